@@ -1,0 +1,48 @@
+"""Sets of device ids as people read them: "0-7,16"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+
+def ranges(devices: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The inclusive runs of consecutive ids in *devices*, ascending."""
+    ids = sorted(set(devices))
+    if not ids:
+        return
+    first = ids[0]
+    for here, following in pairwise(ids):
+        if following != here + 1:
+            yield first, here
+            first = following
+    yield first, ids[-1]
+
+
+def fold(devices: Iterable[int]) -> str:
+    """Fold ids into ranges, ascending: {7, 0, 1, 2} -> "0-2,7"; "" for none."""
+    return ",".join(f"{a}-{b}" if a != b else f"{a}" for a, b in ranges(devices))
+
+
+def unfold(text: str, *, limit: int = 1 << 24) -> tuple[int, ...]:
+    """Read what `fold` writes. Raises ValueError, quoting the part, for anything else.
+
+    *limit* bounds how many ids a text may name, so that "0-999999999999" is an error and not an
+    allocation.
+    """
+    devices: set[int] = set()
+    for part in text.split(",") if text.strip() else ():
+        low, dash, high = part.strip().partition("-")
+        if not (low.isascii() and low.isdigit()) or (
+            dash and not (high.isascii() and high.isdigit())
+        ):
+            raise ValueError(f"{part.strip()!r} is not an id or a range like '0-7'")
+        if len(low) > 18 or len(high) > 18:
+            raise ValueError(f"{part.strip()!r} is too large")
+        first, last = int(low), int(high) if dash else int(low)
+        if last < first:
+            raise ValueError(f"{part.strip()!r} runs backwards")
+        if last - first >= limit - len(devices):
+            raise ValueError(f"{text!r} names more than {limit} ids")
+        devices.update(range(first, last + 1))
+    return tuple(sorted(devices))
