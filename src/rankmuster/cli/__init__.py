@@ -1,7 +1,58 @@
-"""The command line: arguments in, a report and an exit code out."""
+"""The command line: arguments in, a report and an exit code out.
+
+Imports nothing heavy: `rankmuster --help` is asked for more often than anything else, so commands
+are loaded when they are named (`root`), and click itself only in here.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 
-def main() -> None:
-    """Run the command line."""
+from rankmuster.errors import InvalidProgram, MusterError, UnreadableInput, WorldMismatch
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells count it
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and leave with its exit code (`design` of the project, §2.1).
+
+    *arguments* default to those of the process. Whatever a user or a peer can cause ends in one
+    line on standard error, never in a traceback.
+    """
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    import click
+
+    from rankmuster.cli.root import root
+
+    try:
+        code = root.main(args=arguments, prog_name="rankmuster", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except MusterError as error:
+        return complain(str(error), code_of(error))
+    except OSError as error:
+        return complain(f"{error.filename or 'input or output'}: {error.strerror or error}", 2)
+    except MemoryError:
+        return complain("out of memory", 2)
+    return int(code or 0)
+
+
+def complain(what: str, code: int) -> int:
+    """Say *what* is wrong, in one line on standard error; return *code*."""
+    from rankmuster.render.words import printable
+
+    print(f"rankmuster: {printable(what)}", file=sys.stderr)  # noqa: T201 the last resort
+    return code
+
+
+def code_of(error: MusterError) -> int:
+    """2 for what the caller gave us, 1 for what the world turned out to be."""
+    return 2 if isinstance(error, InvalidProgram | UnreadableInput | WorldMismatch) else 1
