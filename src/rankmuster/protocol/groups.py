@@ -1,0 +1,225 @@
+"""Many groups of one process at once: frames in, frames out, and nobody waits for anybody's order.
+
+It knows no socket and no clock. The owner of the channel feeds it and empties it:
+
+    groups = Multiplexer(my_devices)
+    for key, members in ...:                 # any order; it may differ between processes
+        for device in those of members that are mine:
+            rank = members.index(device)
+            groups.add(key, members, rank, form_group(rank, len(members), digest, unique_id))
+    while not groups.done:
+        for key, source, destination, frame in groups.outgoing():
+            ...                              # write it to the process that holds `destination`
+        groups.receive(key, source, destination, frame)    # a frame came in
+        groups.lost(device, "process 5 ...")               # for each device of a lost process
+        groups.expire(grace=0)                             # the time of ordinary waits is over
+    ...                                      # write what `outgoing` still holds: peers wait for it
+
+Addresses are global device ids (facts D14); in the closing round they are process numbers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from rankmuster.errors import (
+    DeadlineExceeded,
+    LocalProtocolError,
+    MusterError,
+    PeerLost,
+    RemoteProtocolError,
+)
+from rankmuster.protocol.steps import Recv, Send, Steps
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+PARKED_BYTES = 4 << 20
+
+
+class Outgoing(NamedTuple, Generic[K]):
+    """One frame for the process that holds *destination*."""
+
+    key: K
+    source: int
+    destination: int
+    frame: bytes
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Run(Generic[K, T]):
+    """One local device's part in one group; `awaits` is the receive at which it stands."""
+
+    key: K
+    participants: Sequence[int]
+    device: int
+    steps: Steps[T]
+    awaits: Recv | None = None
+
+    @property
+    def awaited(self) -> int:
+        assert self.awaits is not None, "only a run that stands at a receive awaits somebody"
+        return self.participants[self.awaits.peer]
+
+
+class Multiplexer(Generic[K, T]):
+    """Runs every group in which the *local* devices take part, over one channel.
+
+    Two local devices of a group meet in memory. Frames that come before their receive, or before
+    their group was added, are parked up to *parked_bytes*. Sends never block: what `outgoing`
+    holds is bounded by what the protocols owe.
+    """
+
+    def __init__(self, local: Iterable[int], *, parked_bytes: int = PARKED_BYTES) -> None:
+        self.outcome: dict[tuple[K, int], T | MusterError] = {}
+        """What each (key, local device) returned or raised, as far as they have ended."""
+        self._local = frozenset(local)
+        self._room = parked_bytes
+        self._runs: dict[tuple[K, int], _Run[K, T]] = {}
+        self._mail: dict[tuple[K, int, int], deque[bytes]] = {}
+        self._broken: dict[tuple[K, int, int], MusterError] = {}
+        self._lost: dict[int, str] = {}
+        self._expired = -1
+        self._out: list[Outgoing[K]] = []
+        self._ready: deque[_Run[K, T]] = deque()
+
+    def add(self, key: K, participants: Sequence[int], rank: int, steps: Steps[T]) -> None:
+        """Start the local device `participants[rank]` in group *key*.
+
+        Raises `LocalProtocolError` if that device is not local or was added to this group before.
+        """
+        device = participants[rank]
+        if device not in self._local:
+            raise LocalProtocolError(f"device {device} is not among {sorted(self._local)}")
+        if (key, device) in self._runs or (key, device) in self.outcome:
+            raise LocalProtocolError(f"device {device} already takes part in group {key!r}")
+        run = _Run(key=key, participants=participants, device=device, steps=steps)
+        self._runs[key, device] = run
+        self._resume(run, None)
+        self._ready.append(run)
+        self._advance()
+
+    def receive(self, key: K, source: int, destination: int, frame: bytes) -> None:
+        """Take a frame that came in from *source*; one that nobody waits for any more is dropped.
+
+        Raises `RemoteProtocolError` if the addresses are not those of a peer and a local device,
+        or if more would be parked than the bound: drop that peer, then call `lost`.
+        """
+        if destination not in self._local or source in self._local:
+            raise RemoteProtocolError(
+                f"a frame from device {source} to device {destination} came to the process of "
+                f"devices {sorted(self._local)}"
+            )
+        if len(frame) > self._room:
+            raise RemoteProtocolError(f"device {source} sends faster than it is waited for")
+        self._deliver(key, source, destination, frame)
+        self._advance()
+
+    def lost(self, device: int, reason: str = "") -> None:
+        """Tell every group that waits for *device*, now or later, that it went away.
+
+        Frames that it sent before are still delivered.
+        """
+        self._lost.setdefault(device, reason or f"device {device} went away")
+        self._ready.extend(run for run in self._runs.values() if run.awaited == device)
+        self._advance()
+
+    def expire(self, grace: int = 2) -> None:
+        """End all waits of at most *grace* margins, now and from here on, by `DeadlineExceeded`."""
+        self._expired = max(self._expired, grace)
+        self._ready.extend(self._runs.values())
+        self._advance()
+
+    def outgoing(self) -> list[Outgoing[K]]:
+        """Hand over the frames to write, in order; each is given once."""
+        out, self._out = self._out, []
+        return out
+
+    @property
+    def done(self) -> bool:
+        """Whether every added group has ended (its last frames may still stand in `outgoing`)."""
+        return not self._runs
+
+    def waiting(self) -> dict[tuple[K, int], int]:
+        """For each (key, local device) that has not ended, the device whose frame it waits for."""
+        return {place: run.awaited for place, run in self._runs.items()}
+
+    def close(self) -> None:
+        """Stop what still runs; those groups get no outcome."""
+        for run in self._runs.values():
+            run.steps.close()
+        self._runs.clear()
+        self._mail.clear()
+
+    def _advance(self) -> None:
+        while self._ready:
+            run = self._ready.popleft()
+            while run.awaits and (answer := self._answer(run, run.awaits)) is not None:
+                self._resume(run, answer)
+
+    def _answer(self, run: _Run[K, T], awaits: Recv) -> bytes | MusterError | None:
+        """What *run* gets for the receive at which it stands, or None while that is open."""
+        source = run.awaited
+        link = (run.key, source, run.device)
+        if trouble := self._broken.get(link):
+            return trouble
+        if frames := self._mail.get(link):
+            frame = frames.popleft()
+            self._room += len(frame)
+            if len(frame) == awaits.nbytes:
+                return frame
+            trouble = RemoteProtocolError(
+                f"device {source} sent a frame of {len(frame)} bytes where {awaits.nbytes} are due"
+            )
+        elif source in self._lost:
+            trouble = PeerLost(self._lost[source])
+        elif awaits.grace <= self._expired:
+            trouble = DeadlineExceeded(f"device {source} did not answer in time")
+        else:
+            return None
+        # A frame that comes after its receive was given up must not be taken for the next one.
+        self._broken[link] = trouble
+        self._room += sum(map(len, self._mail.pop(link, ())))
+        return trouble
+
+    def _resume(self, run: _Run[K, T], answer: bytes | MusterError | None) -> None:
+        """Take *run* to its next receive, or to its end."""
+        run.awaits = None
+        try:
+            if isinstance(answer, MusterError):
+                step = run.steps.throw(answer)
+            else:
+                step = run.steps.send(answer)  # type: ignore[arg-type] # None starts a generator
+            while isinstance(step, Send):
+                step = self._send(run, step)
+            run.awaits = step
+        except StopIteration as stop:
+            self._end(run, stop.value)
+        except MusterError as error:
+            self._end(run, error)
+
+    def _send(self, run: _Run[K, T], step: Send) -> Send | Recv:
+        destination = run.participants[step.peer]
+        if destination in self._lost:
+            return run.steps.throw(PeerLost(self._lost[destination]))
+        if destination in self._local:
+            self._deliver(run.key, run.device, destination, step.frame)
+        else:
+            self._out.append(Outgoing(run.key, run.device, destination, step.frame))
+        return next(run.steps)
+
+    def _deliver(self, key: K, source: int, destination: int, frame: bytes) -> None:
+        link = (key, source, destination)
+        if link in self._broken or (key, destination) in self.outcome:
+            return
+        self._mail.setdefault(link, deque()).append(frame)
+        self._room -= len(frame)
+        if run := self._runs.get((key, destination)):
+            self._ready.append(run)
+
+    def _end(self, run: _Run[K, T], result: T | MusterError) -> None:
+        del self._runs[run.key, run.device]
+        self.outcome[run.key, run.device] = result

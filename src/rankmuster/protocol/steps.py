@@ -1,0 +1,44 @@
+"""What a protocol may ask of the outside: send a frame, or wait for one.
+
+A protocol is a generator of these two and knows no socket, no clock and no transport. Peer trouble
+comes back as an exception thrown at the `yield`: `PeerLost` where the other side went away,
+`DeadlineExceeded` where the driver's time for this wait is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+from rankmuster.errors import DeadlineExceeded, PeerLost, RemoteProtocolError
+
+T = TypeVar("T")
+
+PeerTrouble = (PeerLost, DeadlineExceeded, RemoteProtocolError)
+"""What a protocol takes as that peer's no, and then goes on: the others still wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Hand *frame* to *peer*, a rank of the group."""
+
+    peer: int
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Recv:
+    """Wait for the next frame of *peer*, which is *nbytes* long.
+
+    `grace` counts the deadline margins that this wait may outlive the protocol's ordinary waits:
+    0 up to and including the local barrier, 1 for the root while it collects reports, 2 for a
+    process that waits for the root's answer (design: the answer must still reach everyone).
+    """
+
+    peer: int
+    nbytes: int
+    grace: int = 0
+
+
+Steps: TypeAlias = Generator[Send | Recv, bytes, T]
