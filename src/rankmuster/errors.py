@@ -93,6 +93,16 @@ class UnknownGeneration(MusterError):
     """The architecture number is not one of the three known generations (S4)."""
 
 
+class InvalidCluster(MusterError):
+    """A cluster, chip or device that does not exist or cannot be: a wrong name, size or id."""
+
+    status = Status.INVALID
+
+
+class NoSyncProcessor(MusterError):
+    """A virtual core has no such sync processor (S4 §2): a bring-up failure the caller handles."""
+
+
 class WorldMismatch(MusterError):
     """The world was built with another size or rank, and those never change (S0 §6)."""
 
