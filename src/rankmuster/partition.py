@@ -1,0 +1,220 @@
+"""Which devices a set of source-target pairs joins: the union-find of S1, and an array twin.
+
+Knows ids and edges only: nothing of programs, groups or the world. The dict path keeps the
+original's exact forest; the array path gives the same components in the same order and is for
+edge lists that are large (numpy is imported only then).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array: TypeAlias = NDArray[np.signedinteger[Any]]
+
+ARRAYS_FROM = 1 << 15
+"""The number of edges from which importing numpy (150 ms) costs less than it saves."""
+
+
+class DisjointSet:
+    """A forest of rooted trees, one per set (`disjoint_set<unsigned, true>`, S1 §1).
+
+    Two maps over sparse ids: `representative` (id -> parent) and `rank` (root -> height), which
+    only `union` reads.
+    """
+
+    __slots__ = ("rank", "representative")
+
+    def __init__(self) -> None:
+        self.representative: dict[int, int] = {}
+        self.rank: dict[int, int] = {}
+
+    def make_set(self, vertex: int) -> None:
+        """Put *vertex* into a tree of its own."""
+        self.representative[vertex] = vertex
+        self.rank[vertex] = 0
+
+    def find_set(self, vertex: int) -> int:
+        """Return the root of *vertex* and hang every id on the way directly below it.
+
+        Two passes leave the forest that the original's walk, unrolled four deep, leaves (S1 §2).
+        Raises KeyError for an id that `make_set` has not seen.
+        """
+        parent = self.representative
+        root = vertex
+        while (above := parent[root]) != root:
+            root = above
+        while (above := parent[vertex]) != root:
+            parent[vertex] = root
+            vertex = above
+        return root
+
+    def union(self, a: int, b: int) -> None:
+        """Join the sets of *a* and *b*; of equal heights, *a*'s root wins and grows (S1 §3)."""
+        root_a, root_b = self.find_set(a), self.find_set(b)
+        if root_a == root_b:
+            return
+        height_a, height_b = self.rank[root_a], self.rank[root_b]
+        if height_a < height_b:
+            self.representative[root_a] = root_b
+            return
+        self.representative[root_b] = root_a
+        if height_a == height_b:
+            self.rank[root_a] = height_a + 1
+
+
+class ConnectedComponents:
+    """The components that *edges* make (`connected_components<unsigned, true>`, S1 §3).
+
+    `edges` keeps the order given (the caller sorts, S1 §3 P2); `universe` lists the distinct ids
+    by first appearance; `num_vertices` is its length. A self pair makes a component of one.
+    """
+
+    __slots__ = ("edges", "num_vertices", "sets", "universe")
+
+    def __init__(self, edges: Iterable[tuple[int, int]]) -> None:
+        self.edges = tuple(edges)
+        self.universe = list(dict.fromkeys(vertex for edge in self.edges for vertex in edge))
+        self.num_vertices = len(self.universe)
+        self.sets = DisjointSet()
+        for vertex in self.universe:
+            self.sets.make_set(vertex)
+        for source, target in self.edges:
+            self.sets.union(source, target)
+
+    def components(self) -> dict[int, list[int]]:
+        """Every component by its root; roots and members in universe order."""
+        found: dict[int, list[int]] = {}
+        for vertex in self.universe:
+            found.setdefault(self.sets.find_set(vertex), []).append(vertex)
+        return found
+
+    def get_connected(
+        self, device: int, *, strict_cpp: bool = False
+    ) -> tuple[dict[int, list[int]], int | None]:
+        """Every component by its root, and the root of *device*, a global id.
+
+        A device that no edge names has no root: None. With *strict_cpp* it gets the original's
+        answer instead: `operator[]` inserts the missing id below vertex 0, so an outsider lands in
+        vertex 0's component, which may not exist (facts D30).
+        """
+        components = self.components()
+        if device not in self.sets.representative:
+            if not strict_cpp:
+                return components, None
+            for missing in (device, 0):
+                self.sets.representative.setdefault(missing, 0)
+        return components, self.sets.find_set(device)
+
+
+def components(pairs: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
+    """Return the components of *pairs*, members in order of first appearance once sorted (D31)."""
+    if len(pairs) < ARRAYS_FROM:
+        return tuple(map(tuple, ConnectedComponents(sorted(pairs)).components().values()))
+    import numpy as np
+
+    try:
+        edges = np.array(pairs, dtype=np.int64)
+    except OverflowError:  # an id beyond 64 bits: wrong for any world, but not ours to refuse
+        return tuple(map(tuple, ConnectedComponents(sorted(pairs)).components().values()))
+    return label(edges).members()
+
+
+class Labels(NamedTuple):
+    """Components of an edge array: `labels[i]` is the component of `vertices[i]`.
+
+    Components are numbered, and `vertices` listed, by first appearance over the sorted edges.
+    """
+
+    number: int
+    vertices: Array
+    labels: Array
+
+    def members(self) -> tuple[tuple[int, ...], ...]:
+        """Return the ids of each component, in universe order."""
+        import numpy as np
+
+        order = np.argsort(self.labels, kind="stable")
+        ends = np.cumsum(np.bincount(self.labels, minlength=self.number)).tolist()
+        ids = self.vertices[order].tolist()
+        return tuple(
+            tuple(ids[start:end]) for start, end in zip([0, *ends[:-1]], ends, strict=True)
+        )
+
+
+def label(edges: Array) -> Labels:
+    """Label the components of *edges*, an integer array of shape (E, 2) of global ids."""
+    import numpy as np
+
+    vertices, ends = dense(np.ascontiguousarray(edges).reshape(-1))
+    sources, targets = ends[0::2], ends[1::2]
+    roots = hook_and_jump(len(vertices), sources, targets)
+    order = first_appearance(len(vertices), sources, targets)
+    roots = roots[order]
+    first = np.full(len(vertices), -1, dtype=np.int64)
+    first[roots[::-1]] = np.arange(len(order) - 1, -1, -1)
+    is_first = first[roots] == np.arange(len(order))
+    number = np.cumsum(is_first) - 1
+    return Labels(int(is_first.sum()), vertices[order], number[first[roots]])
+
+
+def dense(ids: Array) -> tuple[Array, Array]:
+    """Return the sorted distinct *ids* and, for each id, its place among them.
+
+    Like `np.unique(return_inverse=True)`, but where id and position fit into one word it sorts
+    those words, which is several times as fast as an indirect sort.
+    """
+    import numpy as np
+
+    bits = max(len(ids) - 1, 1).bit_length()
+    if not len(ids) or int(ids.min()) < 0 or int(ids.max()) >> (63 - bits):
+        return np.unique(ids, return_inverse=True)
+    words = (ids.astype(np.int64) << bits) | np.arange(len(ids), dtype=np.int64)
+    words.sort()
+    positions = words & ((1 << bits) - 1)
+    words >>= bits
+    is_new = np.empty(len(words), dtype=bool)
+    is_new[0] = True
+    np.not_equal(words[1:], words[:-1], out=is_new[1:])
+    places = np.empty(len(ids), dtype=np.int64)
+    places[positions] = np.cumsum(is_new) - 1
+    return words[is_new], places
+
+
+def hook_and_jump(count: int, sources: Array, targets: Array) -> Array:
+    """Return, for each of *count* vertices, the least vertex of its component.
+
+    Rounds of hooking every root onto its least neighbour, halving all paths and dropping the edges
+    that have become loops: at least half of the roots go in every two rounds.
+    """
+    import numpy as np
+
+    parent = np.arange(count, dtype=np.int64)
+    while len(sources):
+        low, high = np.minimum(sources, targets), np.maximum(sources, targets)
+        np.minimum.at(parent, high, low)
+        while not np.array_equal(above := parent[parent], parent):
+            parent = above
+        sources, targets = parent[low], parent[high]
+        apart = sources != targets
+        sources, targets = sources[apart], targets[apart]
+    return parent
+
+
+def first_appearance(count: int, sources: Array, targets: Array) -> Array:
+    """Return the vertices in the order in which the sorted edges name them."""
+    import numpy as np
+
+    edges = sources * count + targets  # below 2**63: there are fewer vertices than 2**31
+    edges.sort()
+    named = np.empty(2 * len(edges), dtype=np.int64)
+    named[0::2], named[1::2] = np.divmod(edges, max(count, 1))
+    first = np.empty(count, dtype=np.int64)
+    first[named[::-1]] = np.arange(len(named) - 1, -1, -1)
+    return named[np.sort(first)]
