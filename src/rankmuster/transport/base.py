@@ -1,0 +1,109 @@
+"""What a transport owes to those above it: messages between processes, in order, within a deadline.
+
+A session knows its peers by *handles*, small numbers that its endpoint gives out; whether a handle
+is a TCP connection, an MPI rank or a queue is the endpoint's own affair.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+from rankmuster.transport.framing import Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """One absolute time on the monotonic clock, made once by the outermost caller."""
+
+    at: float
+    whole_s: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """The deadline that many seconds from now. Raises ValueError for nan and for no time."""
+        if math.isnan(seconds) or seconds <= 0:
+            raise ValueError(f"a deadline lies some seconds ahead, not {seconds!r}")
+        return cls(time.monotonic() + seconds, seconds)
+
+    def remaining(self) -> float:
+        """Seconds left, never below zero."""
+        return max(0.0, self.at - time.monotonic())
+
+    @property
+    def passed(self) -> bool:
+        """Whether no time is left."""
+        return time.monotonic() >= self.at
+
+
+class Role(IntEnum):
+    """What a connection is for; who dials says so in the first message."""
+
+    CENSUS = 1  # a process to the root, both ways
+    PEER = 2  # frames of groups, from the one who dials only
+
+
+class Identity(NamedTuple):
+    """Who a process says it is: its number, and its devices as first id and count.
+
+    The census card holds the exact devices; this names a process that has not handed in its card.
+    """
+
+    process: int
+    first_device: int
+    devices: int
+
+
+class Knocked(NamedTuple):
+    """A connection showed that it knows the secret; it may not send frames yet."""
+
+    handle: int
+    identity: Identity
+
+
+class Joined(NamedTuple):
+    """A connection is proven on both sides."""
+
+    handle: int
+    identity: Identity
+    role: Role
+
+
+class Received(NamedTuple):
+    """A frame arrived on a proven connection."""
+
+    handle: int
+    frame: Frame
+
+
+class Lost(NamedTuple):
+    """The other side went away, or broke the protocol; the handle is no longer of use."""
+
+    handle: int
+    why: str
+
+
+Event = Knocked | Joined | Received | Lost
+
+
+class Endpoint(Protocol):
+    """One process's links to all others. One thread at a time; frames of a handle keep order.
+
+    `send` only queues; `poll` moves what is queued, waits up to its timeout for something to
+    happen and returns what did. Using an endpoint after `close` raises `Closed`.
+    """
+
+    def dial(self, address: str, role: Role) -> int:
+        """Want a connection; return its handle, on which frames may be sent at once."""
+
+    def send(self, handle: int, frame: Frame) -> None:
+        """Queue a frame; on a lost handle it goes nowhere."""
+
+    def poll(self, timeout_s: float) -> list[Event]:
+        """Move what is queued, wait for something to happen, return what did; it may be []."""
+
+    def close(self) -> None:
+        """Let go of everything; closing twice is fine."""

@@ -1,0 +1,130 @@
+"""Frames on a byte stream: bounded, in order, each under a tag that only the two ends can make.
+
+Knows no socket. A frame is a header, then the payload; the tag is keyed BLAKE2b over the frame's
+position in the stream and everything else in it, so a frame that is altered, repeated, dropped or
+moved to another group ends the connection.
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from enum import IntEnum
+from hashlib import blake2b
+from typing import NamedTuple
+
+from rankmuster.errors import LocalProtocolError, RemoteProtocolError
+
+TAG_BYTES = 16
+HEADER = struct.Struct("<16sIB16sII")  # tag, payload bytes, kind, group key, source, destination
+assert HEADER.size == 45
+COUNTER = struct.Struct("<Q")
+NO_GROUP = bytes(16)
+
+
+class Kind(IntEnum):
+    """What a payload is; the numbers are on the wire."""
+
+    CARD = 1  # to the root: who I am and what I hold
+    ASK = 2  # from the root: hand in your program
+    PROGRAM = 3
+    PLAN = 4  # from the root: go on, and where the others listen; or what is wrong
+    REPORT = 5  # to the root: ready, or my first cause
+    ANSWER = 6  # from the root: go or no, with all causes
+    GROUP = 7  # between peers: a frame of the bootstrap or the barrier
+    GATHER = 8  # between peers: a caller's payload
+
+
+MIB = 1 << 20
+BOUND = {
+    Kind.CARD: MIB,
+    Kind.ASK: 64,
+    Kind.PROGRAM: 64 * MIB,
+    Kind.PLAN: 64 * MIB,
+    Kind.REPORT: MIB,
+    Kind.ANSWER: 64 * MIB,
+    Kind.GROUP: 4096,
+    Kind.GATHER: 16 * MIB,
+}
+"""The most that a payload of each kind may hold."""
+
+
+class Frame(NamedTuple):
+    """One message; `key`, `source` and `destination` (device ids) matter between peers only."""
+
+    kind: Kind
+    payload: bytes
+    key: bytes = NO_GROUP
+    source: int = 0
+    destination: int = 0
+
+
+class Sealer:
+    """Turns frames into bytes for one direction of one connection."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._count = 0
+
+    def seal(self, frame: Frame) -> bytes:
+        """The bytes of *frame*. Raises `LocalProtocolError` above the bound of its kind."""
+        kind, payload, key, source, destination = frame
+        if len(payload) > BOUND[kind]:
+            raise LocalProtocolError(
+                f"a {kind.name} frame of {len(payload)} bytes is over the bound of {BOUND[kind]}"
+            )
+        unsealed = HEADER.pack(b"", len(payload), kind, key, source, destination)[TAG_BYTES:]
+        tag = _tag(self._key, self._count, unsealed, payload)
+        self._count += 1
+        return tag + unsealed + payload
+
+
+class Opener:
+    """Turns bytes of one direction of one connection back into frames."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._count = 0
+        self._buffer = bytearray()
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """Take bytes as they came; return the frames that are now whole.
+
+        Raises `RemoteProtocolError` for an unknown kind, a payload over its bound (before any of
+        it is kept) and a tag that does not fit.
+        """
+        buffer = self._buffer
+        buffer += chunk
+        frames = []
+        at = 0
+        while len(buffer) - at >= HEADER.size:
+            tag, size, kind, key, source, destination = HEADER.unpack_from(buffer, at)
+            start, end = at + HEADER.size, at + HEADER.size + size
+            _refuse_oversize(kind, size)
+            if len(buffer) < end:
+                break
+            payload = bytes(buffer[start:end])
+            mine = _tag(self._key, self._count, bytes(buffer[at + TAG_BYTES : start]), payload)
+            if not hmac.compare_digest(tag, mine):
+                raise RemoteProtocolError(f"frame {self._count} carries a wrong tag")
+            self._count += 1
+            frames.append(Frame(Kind(kind), payload, key, source, destination))
+            at = end
+        del buffer[:at]
+        return frames
+
+
+def _refuse_oversize(kind: int, size: int) -> None:
+    if kind not in BOUND:
+        raise RemoteProtocolError(f"a frame of unknown kind {kind}")
+    if size > BOUND[Kind(kind)]:
+        raise RemoteProtocolError(
+            f"a {Kind(kind).name} frame of {size} bytes is over the bound of {BOUND[Kind(kind)]}"
+        )
+
+
+def _tag(key: bytes, count: int, header: bytes, payload: bytes) -> bytes:
+    tag = blake2b(COUNTER.pack(count), digest_size=TAG_BYTES, key=key)
+    tag.update(header)
+    tag.update(payload)
+    return tag.digest()
