@@ -1,0 +1,163 @@
+"""The catalogue of Neuron servers: chips, cores, wiring, network, pods (facts §3.1, §3.3).
+
+One row a server; an UltraServer is a row that stands for several. Figures whose source is not the
+vendor's own documentation carry a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from rankmuster.arch import fabric
+from rankmuster.arch.chip import Generation
+from rankmuster.arch.fabric import Fabric
+from rankmuster.arch.pods import PodType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """One kind of server. `generation` is None for a machine without Neuron chips.
+
+    `core_sizes` are the logical-core sizes it allows, the default first; `network_gbps` is all of
+    the server's network, 0 where it has none that joins servers; `pod_nodes` how many servers
+    share a pod at most; `rack_nodes` how many stand in one rack, 0 where that is not known;
+    `servers` how many of them one name stands for.
+    """
+
+    name: str
+    generation: Generation | None
+    fabric: Fabric
+    cores_per_chip: int
+    core_sizes: tuple[int, ...] = (1,)
+    network_gbps: int = 0
+    link: str = ""
+    memory_gib: int | None = None
+    pod_type: PodType = PodType.NONE
+    pod_nodes: int = 1
+    rack_nodes: int = 0
+    servers: int = 1
+    spans_nodes: bool = True
+    note: str = ""
+
+    @property
+    def chips(self) -> int:
+        """Chips of one server."""
+        return self.fabric.chips
+
+
+LNC2_FIRST = (2, 1)
+_TRN1 = Instance(
+    name="trn1.32xlarge",
+    generation=Generation.SUNDA,
+    fabric=fabric.TRN1_TORUS,
+    cores_per_chip=2,
+    network_gbps=800,
+    link="384 GiB/s a chip",
+    memory_gib=512,
+)
+_INF2 = Instance(
+    name="inf2.48xlarge",
+    generation=Generation.SUNDA,
+    fabric=fabric.INF2_RING,
+    cores_per_chip=2,
+    link="192 GiB/s a chip",
+    memory_gib=384,
+    spans_nodes=False,
+)
+_TRN2 = Instance(
+    name="trn2.48xlarge",
+    generation=Generation.CAYMAN,
+    fabric=fabric.TRN2_TORUS,
+    cores_per_chip=8,
+    core_sizes=LNC2_FIRST,
+    network_gbps=3200,
+    link="1024 GB/s a chip",
+    memory_gib=1536,
+)
+_TRN2U = replace(
+    _TRN2,
+    name="trn2u.48xlarge",
+    link="1024 GB/s a chip, 256 GB/s to other servers of the pod",
+    pod_type=PodType.P2P,
+    pod_nodes=4,
+)
+_TRN3 = Instance(
+    name="trn3.48xlarge",
+    generation=Generation.MARIANA,
+    fabric=fabric.TRN3_SWITCH,
+    cores_per_chip=8,
+    core_sizes=LNC2_FIRST,
+    network_gbps=3200,
+    link="2048 GiB/s a chip",
+    memory_gib=2304,
+    pod_type=PodType.SWITCH,
+    pod_nodes=4,
+    note="wiring known only as all-to-all; platform by instance name; a quarter of the pod's"
+    " network and memory",
+)
+_TRN3_SLED = replace(
+    _TRN3,
+    name="trn3e.24xlarge",
+    fabric=fabric.TRN3_SLED,
+    network_gbps=800,
+    link="256 GB/s a chip in the sled, 320 in the rack, 128 between racks",
+    memory_gib=576,
+    pod_nodes=36,
+    rack_nodes=18,
+    note="a thirty-sixth of the pod's network and memory; two racks of 18 are our reading",
+)
+_ALL = (
+    replace(_TRN1, name="trn1.2xlarge", fabric=fabric.SINGLE, network_gbps=0, link="",
+            memory_gib=32, spans_nodes=False),
+    _TRN1,
+    replace(_TRN1, name="trn1n.32xlarge", network_gbps=1600, link="768 GiB/s a chip"),
+    replace(_INF2, name="inf2.xlarge", fabric=fabric.SINGLE, link="", memory_gib=32),
+    replace(_INF2, name="inf2.8xlarge", fabric=fabric.SINGLE, link="", memory_gib=32),
+    replace(_INF2, name="inf2.24xlarge", fabric=fabric.INF2_CHAIN, memory_gib=192),
+    _INF2,
+    replace(_TRN2, name="trn2.3xlarge", fabric=fabric.SINGLE, network_gbps=0, link="",
+            memory_gib=96, note="not in the vendor's local documentation"),
+    _TRN2,
+    _TRN2U,
+    replace(_TRN2U, name="trn2-ultraserver", servers=4),
+    replace(_TRN3, name="trn3.3xlarge", fabric=fabric.SINGLE, network_gbps=0, link="",
+            memory_gib=144, pod_type=PodType.NONE, pod_nodes=1, note="known by name only"),
+    _TRN3,
+    _TRN3_SLED,
+    replace(
+        _TRN3,
+        name="trn3p.48xlarge",
+        fabric=fabric.TRN2_TORUS,
+        pod_type=PodType.P2P,
+        note="the torus platform reuses trn2's routing ids; pod type is a guess",
+    ),
+    replace(_TRN3, name="trn3-gen1-ultraserver", servers=4),
+    replace(_TRN3_SLED, name="trn3-gen2-ultraserver", servers=36),
+)  # fmt: skip
+INSTANCES: Mapping[str, Instance] = MappingProxyType({each.name: each for each in _ALL})
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "trn2p.48xlarge": "trn2u.48xlarge",
+        "trn2eu.48xlarge": "trn2u.48xlarge",
+        "trn2n.48xlarge": "trn2.48xlarge",
+        "trn2": "trn2.48xlarge",
+        "trn2u": "trn2u.48xlarge",
+        "trn1": "trn1.32xlarge",
+        "trn1n": "trn1n.32xlarge",
+        "inf2": "inf2.48xlarge",
+        "trn3": "trn3.48xlarge",
+        "trn3s-es.48xlarge": "trn3.48xlarge",
+        "trn3sn.48xlarge": "trn3.48xlarge",
+        "trn3sn-es.48xlarge": "trn3.48xlarge",
+        "trn3pd98.3xlarge": "trn3.3xlarge",
+    }
+)
+
+
+def generic(chips: int) -> Instance:
+    """A host of *chips* devices of which nothing else is known."""
+    return Instance(
+        name="generic", generation=None, fabric=fabric.open_fabric(chips), cores_per_chip=1
+    )
