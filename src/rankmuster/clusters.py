@@ -1,0 +1,390 @@
+"""A cluster: so many servers of one kind, and where each device of a world lies on them.
+
+Pure: names, numbers and listings in, places out. Knows nothing of programs. (The module is called
+`clusters` so that `rankmuster.cluster` can be the function.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from rankmuster.arch.chip import Chip, Generation, chip_for
+from rankmuster.arch.instances import ALIASES, INSTANCES, Instance, generic
+from rankmuster.arch.pods import ALONE, PodMode, PodType, Seat, view
+from rankmuster.errors import InvalidCluster, did_you_mean
+from rankmuster.formats import neuron_ls
+from rankmuster.formats.neuron_ls import NodeListing
+
+MAX_NODES = 1 << 16
+POD_MODES = {mode.name.lower(): mode for mode in PodMode}
+OPTIONS = ("lnc", "ls", "pod", "runtime")
+COMMUNICATORS = 12  # NEC_MAX_COMM_N
+COMMUNICATORS_SINCE = ((2, 34, 10), 16)  # release note of SDK 2.32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one device lies: `chip` counts inside the node, `worker` inside the chip.
+
+    `pod` and `rack` are None where there is none; `sync_processors` are indexes on the chip.
+    """
+
+    device: int
+    node: int
+    chip: int
+    worker: int
+    sync_processors: tuple[int, ...]
+    pod: int | None
+    pod_node: int | None
+    rack: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """`nodes` servers of one kind with one logical-core size; device ids run server by server.
+
+    `claims` are contradictions between what the servers said about themselves and each other or
+    the catalogue. Raises InvalidCluster for what cannot be.
+    """
+
+    instance: Instance
+    nodes: int = 1
+    core_size: int = 1
+    pod_mode: PodMode = PodMode.UNSET
+    runtime: tuple[int, ...] | None = None
+    claims: tuple[str, ...] = ()
+    listed_core_size: int | None = None
+
+    def __post_init__(self) -> None:
+        name = self.instance.name
+        if not 1 <= self.nodes <= MAX_NODES:
+            raise InvalidCluster(f"a cluster has 1 to {MAX_NODES} nodes, not {self.nodes}")
+        if self.core_size not in self.instance.core_sizes:
+            allowed = ", ".join(map(str, sorted(self.instance.core_sizes)))
+            raise InvalidCluster(
+                f"{name} has no logical-core size {self.core_size}", fix=f"use lnc={allowed}"
+            )
+        if self.nodes > 1 and not self.instance.spans_nodes:
+            raise InvalidCluster(
+                f"{name}:{self.nodes}: this server has no network for collectives",
+                fix="use one node, or an instance with EFA",
+            )
+        if self.pod_mode is not PodMode.UNSET and self.instance.pod_type is not PodType.P2P:
+            raise InvalidCluster(f"{name} has no UltraServer modes", fix="leave out pod=")
+
+    @property
+    def is_neuron(self) -> bool:
+        """Whether these are Neuron chips: only then do the runtime's own rules apply."""
+        return self.instance.generation is not None
+
+    @property
+    def name(self) -> str:
+        """The cluster as `parse` reads it."""
+        if not self.is_neuron:
+            return f"generic:{self.nodes}x{self.instance.chips}"
+        lnc = "" if self.core_size == self.instance.core_sizes[0] else f":lnc={self.core_size}"
+        mode = "" if self.pod_mode is PodMode.UNSET else f":pod={self.pod_mode.name.lower()}"
+        return f"{self.instance.name}:{self.nodes // self.instance.servers}{lnc}{mode}"
+
+    @cached_property
+    def chip(self) -> Chip:
+        """The chips of one node. Raises InvalidCluster where there are no Neuron chips."""
+        if self.instance.generation is None:
+            raise InvalidCluster(f"{self.name} has no Neuron chips")
+        return chip_for(self.instance.generation, self.instance.fabric, core_size=self.core_size)
+
+    @cached_property
+    def workers_per_chip(self) -> int:
+        """Devices of one chip."""
+        return self.instance.cores_per_chip // self.core_size
+
+    @cached_property
+    def local_rank_n(self) -> int:
+        """Devices of one node."""
+        return self.workers_per_chip * self.instance.chips
+
+    @cached_property
+    def size(self) -> int:
+        """Devices of the whole cluster."""
+        return self.nodes * self.local_rank_n
+
+    @cached_property
+    def switch_v1(self) -> bool:
+        """`nrt_is_neuron_switch_v1_family`."""
+        return self.instance.fabric.switch_v1
+
+    @cached_property
+    def trn2_trn3(self) -> bool:
+        """`nrt_is_trn2_trn3_family`."""
+        return self.instance.generation in {Generation.CAYMAN, Generation.MARIANA}
+
+    @cached_property
+    def max_communicators(self) -> int | None:
+        """Group sets that the runtime has room for; None where there is no such limit."""
+        since, more = COMMUNICATORS_SINCE
+        recent = self.runtime is not None and self.runtime >= since
+        return (more if recent else COMMUNICATORS) if self.is_neuron else None
+
+    @cached_property
+    def seats(self) -> tuple[Seat, ...]:
+        """Each node's place in its pod; nodes fill pods in order."""
+        return tuple(self._seat(node) for node in range(self.nodes))
+
+    def _seat(self, node: int) -> Seat:
+        room = self.instance.pod_nodes
+        if self.instance.pod_type is PodType.NONE:
+            return ALONE
+        pod, place = divmod(node, room)
+        size = min(room, self.nodes - pod * room)
+        # Serials two apart, so that the halves of a pod get different ones.
+        seat = Seat(node=place, size=size, serial=2 * pod + 1)
+        if self.instance.pod_type is PodType.SWITCH:
+            return seat if size > 1 else ALONE
+        return view(seat, self.pod_mode) if size in {2, 4} else ALONE
+
+    def node_of(self, device: int) -> int:
+        """The node of a device that is known to exist."""
+        return device // self.local_rank_n
+
+    def chip_of(self, device: int) -> int:
+        """The chip of a device, counted over the whole cluster."""
+        return device // self.workers_per_chip
+
+    def pod_of(self, device: int) -> int:
+        """A number that the devices of one pod share; a node without a pod has its own."""
+        node = self.node_of(device)
+        seat = self.seats[node]
+        return seat.serial if seat.size > 1 else -1 - node
+
+    def rack_of(self, device: int) -> int:
+        """The rack of a device; everything is one rack where racks are not known."""
+        return self.node_of(device) // self.instance.rack_nodes if self.instance.rack_nodes else 0
+
+    def locate(self, device: int) -> Place:
+        """Where *device*, a global id, lies. Raises InvalidCluster for one that is not here."""
+        if not 0 <= device < self.size:
+            raise InvalidCluster(
+                f"device {device} is not one of the {self.size} of {self.name}",
+                fix=f"ids run from 0 to {self.size - 1}",
+            )
+        node, local = divmod(device, self.local_rank_n)
+        seat = self.seats[node]
+        in_pod = seat.size > 1
+        return Place(
+            device=device,
+            node=node,
+            chip=local // self.workers_per_chip,
+            worker=local % self.workers_per_chip,
+            sync_processors=self._sync_processors(local),
+            pod=seat.serial if in_pod else None,
+            pod_node=seat.node if in_pod else None,
+            rack=self.rack_of(device) if self.instance.rack_nodes else None,
+        )
+
+    def _sync_processors(self, local: int) -> tuple[int, ...]:
+        if not self.is_neuron:
+            return ()
+        count = self.chip.num_topsp_per_worker()
+        return tuple(self.chip.topsp_idx_for_worker(local, nth) for nth in range(count))
+
+    def hops(self, a: int, b: int) -> int | None:
+        """Links between two devices: 0 on one chip, None where only the network joins them."""
+        chips = self.instance.chips
+        (node_a, chip_a), (node_b, chip_b) = (divmod(self.chip_of(d), chips) for d in (a, b))
+        inside = self.instance.fabric.hops(chip_a, chip_b)
+        if node_a == node_b:
+            return inside
+        here, there = self.seats[node_a], self.seats[node_b]
+        if here.size < 2 or there.size < 2 or here.serial != there.serial:
+            return None
+        if self.instance.pod_type is PodType.SWITCH:
+            return 1
+        # Chips of one position form a ring over the nodes of the pod (facts §3.1).
+        apart = abs(here.node - there.node)
+        return None if inside is None else inside + min(apart, here.size - apart)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The cluster as the report shows it."""
+        return {
+            "name": self.name,
+            "instance": self.instance.name,
+            "nodes": self.nodes,
+            "chips_per_node": self.instance.chips,
+            "devices_per_chip": self.workers_per_chip,
+            "devices_per_node": self.local_rank_n,
+            "devices": self.size,
+            "lnc": self.core_size,
+            "topology": self.instance.fabric.name,
+            "network_gbps": self.instance.network_gbps,
+            "pod": {
+                "type": self.instance.pod_type.name.lower(),
+                "mode": self.pod_mode.name.lower(),
+                "sizes": sorted({seat.size for seat in self.seats}),
+            },
+        }
+
+
+def cluster(
+    name: str,
+    *,
+    nodes: int | None = None,
+    lnc: int | None = None,
+    pod: str = "unset",
+    runtime: str | None = None,
+    listings: Sequence[NodeListing] = (),
+) -> Cluster:
+    """Make a cluster from a name of the catalogue: `cluster("trn2.48xlarge", nodes=4, lnc=2)`.
+
+    *name* may also be "generic:8x8", 8 hosts of 8 devices, or all that `--cluster` accepts.
+    *pod* is the UltraServer mode. Raises InvalidCluster, with the nearest name, for anything else.
+    """
+    if ":" in name:
+        if nodes is not None or lnc is not None or runtime is not None or pod != "unset":
+            raise InvalidCluster(f"{name!r} says sizes already", fix="say them once")
+        return parse(name)
+    instance = find_instance(name)
+    listed = listings[0].core_size if listings else None
+    return Cluster(
+        instance=instance,
+        nodes=(1 if nodes is None else nodes) * instance.servers,
+        core_size=lnc or listed or instance.core_sizes[0],
+        pod_mode=_pod_mode(pod),
+        runtime=_version(runtime),
+        claims=tuple(contradictions(listings, instance)),
+        listed_core_size=listed,
+    )
+
+
+def find_instance(name: str) -> Instance:
+    """The catalogue's row for a name or an alias. Raises InvalidCluster with the nearest name."""
+    found = INSTANCES.get(ALIASES.get(name, name))
+    if found is None:
+        hint = did_you_mean(name, {*INSTANCES, "generic:8x8"})
+        raise InvalidCluster(f"no cluster is called {name!r}", fix=hint)
+    return found
+
+
+def _pod_mode(text: str) -> PodMode:
+    if text.lower() not in POD_MODES:
+        raise InvalidCluster(f"no pod mode {text!r}", fix=did_you_mean(text.lower(), POD_MODES))
+    return POD_MODES[text.lower()]
+
+
+def _version(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    parts = text.split(".")
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise InvalidCluster(f"runtime version {text!r} is not like 2.34.10")
+    return tuple(map(int, parts))
+
+
+def _number(text: str, what: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InvalidCluster(f"{what} must be a number, not {text!r}")
+    return int(text)
+
+
+def parse(text: str, read_file: Callable[[str], bytes] | None = None) -> Cluster:
+    """Read what `--cluster` takes: NAME[:NODES][:lnc=1][:pod=x4][:runtime=2.34.10][:ls=FILE,...].
+
+    NAME may be "generic:HxD", or files that `neuron-ls -j` wrote, one a server, which *read_file*
+    opens; `ls=` holds such files against the name. Raises InvalidCluster or InvalidProgram.
+    """
+    name, *rest = text.split(":")
+    if name == "generic":
+        return _generic(rest, text)
+    options: dict[str, str] = {}
+    nodes: int | None = None
+    for part in rest:
+        key, equals, value = part.partition("=")
+        if not equals:
+            nodes = _number(part, "the number of nodes")
+        elif key not in OPTIONS:
+            raise InvalidCluster(f"{text!r}: no option {key!r}", fix=did_you_mean(key, OPTIONS))
+        else:
+            options[key] = value
+    files = name if name.endswith(".json") else options.get("ls", "")
+    listings = _read_listings(files, read_file)
+    if listings:
+        nodes = len(listings) if nodes is None else nodes
+    return cluster(
+        instance_of(listings[0]).name if files == name else name,
+        nodes=nodes,
+        lnc=_number(options["lnc"], "lnc") if "lnc" in options else None,
+        pod=options.get("pod", "unset"),
+        runtime=options.get("runtime"),
+        listings=listings,
+    )
+
+
+def _generic(rest: list[str], text: str) -> Cluster:
+    hosts, times, devices = (rest or [""])[0].partition("x")
+    if not times or len(rest) > 1:
+        raise InvalidCluster(
+            f"{text!r} does not say hosts and devices", fix="write generic:8x8 for 8 hosts of 8"
+        )
+    count = _number(devices, "the number of devices of a host")
+    if not 1 <= count <= 1024:
+        raise InvalidCluster(f"a host has 1 to 1024 devices, not {count}")
+    return Cluster(instance=generic(count), nodes=_number(hosts, "the number of hosts"))
+
+
+def _read_listings(files: str, read_file: Callable[[str], bytes] | None) -> tuple[NodeListing, ...]:
+    if not files:
+        return ()
+    if read_file is None:
+        raise InvalidCluster(f"{files!r} names files, and nothing here may open them")
+    return tuple(neuron_ls.read(read_file(path), where=path) for path in files.split(","))
+
+
+def instance_of(listing: NodeListing) -> Instance:
+    """The catalogue's row that a server's listing fits. Raises InvalidCluster where none does."""
+    chips, cores = len(listing.devices), listing.cores_per_chip
+    memory = listing.devices[0].memory_size >> 30
+    for each in INSTANCES.values():
+        size = each.memory_gib and each.memory_gib // each.chips
+        if (each.chips, each.cores_per_chip, size) == (chips, cores, memory):
+            return each
+    raise InvalidCluster(
+        f"{listing.where}: no known server has {chips} chips of {cores} cores and {memory} GiB",
+        fix="say which it is: --cluster NAME:ls=FILE",
+    )
+
+
+def contradictions(listings: Sequence[NodeListing], instance: Instance) -> list[str]:
+    """Where servers contradict the catalogue, themselves or each other; at most one a server."""
+    wrongs = (
+        (each.where, _contradiction(each, instance) or _differs(each, listings[0]))
+        for each in listings
+    )
+    return [f"{where or 'neuron-ls'}: {wrong}" for where, wrong in wrongs if wrong]
+
+
+def _contradiction(listing: NodeListing, instance: Instance) -> str:
+    if len(listing.devices) != instance.chips:
+        return f"{len(listing.devices)} chips where {instance.name} has {instance.chips}"
+    if listing.cores_per_chip != instance.cores_per_chip:
+        here = listing.cores_per_chip
+        return f"{here} cores a chip where {instance.name} has {instance.cores_per_chip}"
+    for device in listing.devices:
+        said = frozenset(device.connected_to or ())
+        known = instance.fabric.neighbours[device.neuron_device]
+        if said != known:
+            return (
+                f"chip {device.neuron_device} is connected to {sorted(said)}"
+                f" where {instance.name} has {sorted(known)}"
+            )
+    return ""
+
+
+def _differs(listing: NodeListing, first: NodeListing) -> str:
+    if listing.core_size != first.core_size:
+        return (
+            f"logical-core size {listing.core_size} where {first.where or 'the first server'}"
+            f" has {first.core_size}"
+        )
+    return ""
