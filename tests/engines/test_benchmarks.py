@@ -1,0 +1,27 @@
+"""The benchmarks run, and everything of ours that they measure gives right answers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.engines
+RUN = Path(__file__).parents[2] / "benchmarks" / "run.py"
+
+
+@pytest.mark.parametrize(
+    "row", ["digests", "partition: 1,000", "hlo: 2,000", "hlo: unscheduled, 2"]
+)
+def test_row_compares_ours_with_every_peer(row: str) -> None:
+    """A quick run of a row has figures of all contestants, each checked for its answer."""
+    command = [sys.executable, str(RUN), "--quick", "--format", "json", "--rows", row]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    cases = json.loads(done.stdout)["cases"]
+    assert cases
+    assert [
+        each["missing"] for case in cases for each in case["contestants"] if each["missing"]
+    ] == []
