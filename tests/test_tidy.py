@@ -18,6 +18,7 @@ ROWS = [
     {"partition", "protocol", "arch", "abi", "formats"},
     {"resolve", "clusters"},
     {"signature", "deadlock", "algorithm"},
+    {"copies"},
     {"pairing", "verify", "placement"},
     {"compare"},
     {"report"},
@@ -30,7 +31,7 @@ ROWS = [
     {"cli"},
     {"__main__"},
 ]
-PURE_ROWS = 11
+PURE_ROWS = 12
 LEVEL = {name: level for level, names in enumerate(ROWS) for name in names}
 PURE = {name for names in ROWS[:PURE_ROWS] for name in names}
 IO_MODULES = {
