@@ -1,1 +1,48 @@
+"""Bytes in, a `Program` out, whatever the format. Never opens a file."""
+
 from __future__ import annotations
+
+from rankmuster.errors import InvalidProgram
+from rankmuster.formats.json_text import Buffer as Buffer
+from rankmuster.program import Program
+
+FORMATS = ("json", "hlo")
+
+
+def sniff(data: Buffer) -> str | None:
+    """The name of the format that *data* looks like, None where it looks like none."""
+    from rankmuster.formats import json_program
+
+    if json_program.sniff(data):
+        return "json"
+    from rankmuster.formats import hlo
+
+    return "hlo" if hlo.sniff(data) else None
+
+
+def read(
+    data: Buffer,
+    *,
+    where: str = "",
+    replicas: int | None = None,
+    partitions: int | None = None,
+    world: int | None = None,
+) -> Program:
+    """Read a program of any known format.
+
+    *where* names the source in messages; *replicas*, *partitions* and *world* are counts for texts
+    that leave them out. Raises `InvalidProgram`, with the place in the text where it is known, and
+    nothing else, whatever the bytes.
+    """
+    kind = sniff(data)
+    if kind == "json":
+        from rankmuster.formats import json_program
+
+        return json_program.read(data, where=where, world=world)
+    if kind == "hlo":
+        from rankmuster.formats import hlo
+
+        return hlo.read(data, where=where, replicas=replicas, partitions=partitions)
+    what = f"it starts with {bytes(data[:16])!r}" if len(data) else "it is empty"
+    fix = f"known formats: {', '.join(FORMATS)}"
+    raise InvalidProgram(f"not a program: {what}", where=where, fix=fix)

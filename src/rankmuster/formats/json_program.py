@@ -1,0 +1,419 @@
+"""`rankmuster.program/1`: the JSON that people write and every other format can be turned into.
+
+Bytes in, a `Program` out, and back. What the ids mean in a world (out of range, repeated, missing)
+is for `verify`; here they are whole numbers of 32 bits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from rankmuster.errors import InvalidProgram, UnsupportedFormat, did_you_mean
+from rankmuster.formats.json_text import Buffer, Path, line_and_column, locate, show
+from rankmuster.group import GroupTable
+from rankmuster.program import (
+    DTYPE_SPELLINGS,
+    DTYPES,
+    ON_PAIRS,
+    POINT_TO_POINT,
+    REDUCE_OPS,
+    REDUCE_SPELLINGS,
+    REDUCING,
+    WITHOUT_DATA,
+    Branch,
+    Loop,
+    Node,
+    Op,
+    OpKind,
+    Program,
+)
+
+FORMAT = "rankmuster.program/1"
+CUSTOM = "custom:"
+"""Starts the reduce op of a computation that is none of the standard ones."""
+
+MAX_BYTES = 1 << 26
+MAX_DEPTH = 100  # of loops and branches
+U32, I63 = (1 << 32) - 1, (1 << 63) - 1
+
+PROGRAM_KEYS = frozenset(
+    {"format", "world_size", "num_streams", "replica_groups", "src_target_pairs", "ops", "rank"}
+)
+LOOP_KEYS = frozenset({"kind", "trips", "body"})
+BRANCH_KEYS = frozenset({"kind", "on", "bodies"})
+OP_KEYS = frozenset(Op.__struct_fields__)
+KINDS = (*(kind.value for kind in OpKind), "loop", "branch")
+MAY_REDUCE = REDUCING | {OpKind.WINDOW, OpKind.OTHER}
+
+Id = Annotated[int, msgspec.Meta(ge=0, le=U32)]
+GroupSets = tuple[tuple[tuple[Id, ...], ...], ...]
+PairSets = tuple[tuple[tuple[Id, Id], ...], ...]
+
+
+class Fault(Exception):
+    """What is wrong at a path of the text; becomes an `InvalidProgram` with its line."""
+
+    def __init__(
+        self, path: Path, what: str, fix: str = "", kind: type[InvalidProgram] = InvalidProgram
+    ) -> None:
+        super().__init__(what)
+        self.path, self.what, self.fix, self.kind = path, what, fix, kind
+
+
+class Tables(NamedTuple):
+    """How many sets the file declares, for checking what its ops refer to."""
+
+    group: int
+    pairs: int
+
+
+def sniff(data: Buffer) -> bool:
+    """Whether *data* looks like a JSON object."""
+    return data[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
+
+
+def read(data: Buffer, *, where: str = "", world: int | None = None) -> Program:
+    """Read a program; *world* is its size where the file does not say.
+
+    Raises `InvalidProgram` with the path in the text, and with line and column where they are
+    known, for anything that is not a program of this version.
+    """
+    if len(data) > MAX_BYTES:
+        raise InvalidProgram(f"{len(data)} bytes are more than {MAX_BYTES}", where=where)
+    text = data[3:] if data[:3] == b"\xef\xbb\xbf" else data
+    try:
+        return to_program(parse(text, where), world)
+    except Fault as fault:
+        offset = locate(text, fault.path)
+        line, column = (None, None) if offset is None else line_and_column(text, offset)
+        what = f"{show(fault.path)} {fault.what}"
+        raise fault.kind(what, where=where, line=line, column=column, fix=fault.fix) from None
+
+
+def parse(text: Buffer, where: str) -> Any:
+    """The JSON value of *text*; raises InvalidProgram for anything else."""
+    try:
+        return msgspec.json.decode(text)
+    except RecursionError:
+        what = f"more than {MAX_DEPTH} loops and branches inside one another"
+        raise InvalidProgram(what, where=where) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        # Like "JSON is malformed: trailing comma in object (byte 8)", "Input data was truncated".
+        what, _, at = str(error).removeprefix("JSON is malformed: ").partition(" (byte ")
+        offset = int(at[:-1]) if at else len(text) if "truncated" in what else None
+        line, column = (None, None) if offset is None else line_and_column(text, offset)
+        raise InvalidProgram(f"not JSON: {what}", where=where, line=line, column=column) from None
+
+
+def to_program(value: Any, world: int | None) -> Program:
+    """The program that a JSON value describes."""
+    entry = an_object(value, ())
+    check_version(entry)
+    if "create" in entry:
+        raise Fault(("create",), "is reserved for a later version", "remove it")
+    check_keys(entry, PROGRAM_KEYS, ())
+    table = GroupTable(fold_equal=False)
+    for members in id_sets(entry, "replica_groups", GroupSets):
+        table.add_groups(members)
+    for pairs in id_sets(entry, "src_target_pairs", PairSets):
+        table.add_pairs(pairs)
+    tables = Tables(len(table.replica_groups), len(table.src_target_pairs))
+    claimed = whole(entry, "world_size", (), low=1)
+    return Program(
+        format="json",
+        replica_groups=tuple(table.replica_groups),
+        src_target_pairs=tuple(table.src_target_pairs),
+        ops=nodes(required(entry, "ops", ()), ("ops",), tables, 0),
+        world_size=world if claimed is None else claimed,
+        world_source="file" if claimed is not None else "option" if world else "inferred",
+        num_streams=whole(entry, "num_streams", (), low=1) or 1,
+        rank=whole(entry, "rank", ()),
+    )
+
+
+def check_version(entry: Mapping[str, Any]) -> None:
+    """Refuse what is not this version of the format."""
+    claimed = required(entry, "format", ())
+    if claimed == FORMAT:
+        return
+    what = f"is {quote(claimed)}, not {FORMAT!r}"
+    newer = isinstance(claimed, str) and claimed.startswith("rankmuster.program/")
+    raise Fault(("format",), what, kind=UnsupportedFormat if newer else InvalidProgram)
+
+
+def id_sets(entry: Mapping[str, Any], key: str, shape: Any) -> Any:
+    """A table of sets, three levels deep; an absent one is empty."""
+    sets = entry.get(key, [])
+    try:
+        return msgspec.convert(sets, shape, strict=True)
+    except msgspec.ValidationError as error:
+        # Like "Expected `int` >= 0 - at `$[0][0][1]`".
+        _, _, at = str(error).rpartition("$")
+        steps = tuple(int(step) for step in re.findall(r"\[(\d+)\]", at))
+    for step in steps:
+        sets = sets[step]
+    wanted = f"a list: {key} holds sets, sub-groups and device ids, three levels deep"
+    if len(steps) == 3:
+        wanted = f"a device id from 0 to {U32}"
+    elif isinstance(sets, list):
+        wanted = "a pair [source, target]"
+    raise Fault((key, *steps), f"is {quote(sets)}, not {wanted}")
+
+
+def nodes(value: Any, path: Path, tables: Tables, depth: int) -> tuple[Node, ...]:
+    """A body: a list of ops, loops and branches."""
+    if depth > MAX_DEPTH:
+        raise Fault(path, f"lies inside more than {MAX_DEPTH} loops and branches")
+    entries = enumerate(a_list(value, path))
+    return tuple(node(each, (*path, number), tables, depth) for number, each in entries)
+
+
+def node(value: Any, path: Path, tables: Tables, depth: int) -> Node:
+    """One op, loop or branch."""
+    entry = an_object(value, path)
+    kind = required(entry, "kind", path)
+    if kind not in KINDS:
+        near = did_you_mean(kind, KINDS) if isinstance(kind, str) else ""
+        raise Fault((*path, "kind"), f"is {quote(kind)}", near)
+    if kind == "loop":
+        check_keys(entry, LOOP_KEYS, path)
+        required(entry, "trips", path)
+        body = nodes(required(entry, "body", path), (*path, "body"), tables, depth + 1)
+        return Loop(trips=whole(entry, "trips", path, high=I63), body=body)
+    if kind == "branch":
+        return branch(entry, path, tables, depth)
+    check_keys(entry, OP_KEYS, path)
+    return op(OpKind(kind), entry, path, tables)
+
+
+def branch(entry: Mapping[str, Any], path: Path, tables: Tables, depth: int) -> Branch:
+    """A branch with its bodies."""
+    check_keys(entry, BRANCH_KEYS, path)
+    on = required(entry, "on", path)
+    if on not in ("rank", "data"):
+        raise Fault((*path, "on"), f"is {quote(on)}, not 'rank' or 'data'")
+    here = (*path, "bodies")
+    bodies = enumerate(a_list(required(entry, "bodies", path), here))
+    return Branch(
+        on=on,
+        bodies=tuple(nodes(body, (*here, number), tables, depth + 1) for number, body in bodies),
+    )
+
+
+def op(kind: OpKind, entry: Mapping[str, Any], path: Path, tables: Tables) -> Op:
+    """One op."""
+    group, pairs = place(kind, entry, path, tables)
+    elements, dtype = ((), ()) if kind in WITHOUT_DATA else payload(entry, path)
+    peer = whole(entry, "peer", path)
+    if peer is not None and kind not in POINT_TO_POINT:
+        raise Fault((*path, "peer"), f"has no meaning for {kind}", "only send and recv have a peer")
+    if peer is None and kind in POINT_TO_POINT and group is not None:
+        raise Fault(path, f"needs 'peer', the device that the {kind} meets")
+    return Op(
+        kind=kind,
+        group=group,
+        pairs=pairs,
+        elements=elements,
+        dtype=dtype,
+        reduce=reduce_op(kind, entry, path),
+        root=whole(entry, "root", path),
+        dimension=whole(entry, "dimension", path),
+        input_splits=splits(entry, "input_splits", path),
+        output_splits=splits(entry, "output_splits", path),
+        peer=peer,
+        stream=whole(entry, "stream", path),
+        label=label_of(entry, path),
+        name=text_of(entry, "name", path) or "",
+        source=text_of(entry, "source", path) or "",
+    )
+
+
+def place(
+    kind: OpKind, entry: Mapping[str, Any], path: Path, tables: Tables
+) -> tuple[int | None, int | None]:
+    """The group or the pairs that an op runs on; exactly one is not None."""
+    group, pairs = (whole(entry, key, path) for key in Tables._fields)
+    if group is not None and pairs is not None:
+        raise Fault(path, "has both 'group' and 'pairs'", "keep the one that it runs on")
+    key = "group" if pairs is None else "pairs"
+    number = group if pairs is None else pairs
+    if kind not in POINT_TO_POINT and key != (wanted := "pairs" if kind in ON_PAIRS else "group"):
+        if number is not None:
+            raise Fault((*path, key), f"has no meaning for {kind}", f"it needs {wanted!r}")
+        key = wanted
+    if number is None:
+        raise Fault(path, f"needs {key!r}, the number of the set that the {kind} runs on")
+    if number >= (count := getattr(tables, key)):
+        table = "replica_groups" if key == "group" else "src_target_pairs"
+        raise Fault((*path, key), f"is {number}, and {table} holds {count}", "count from 0")
+    return group, pairs
+
+
+def payload(entry: Mapping[str, Any], path: Path) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The element count and element type of each operand."""
+    counts, names = (required(entry, key, path) for key in ("elements", "dtype"))
+    if isinstance(counts, list) != isinstance(names, list):
+        raise Fault(path, "has a list in one of 'elements' and 'dtype'", "write both as lists")
+    if not isinstance(counts, list):
+        counts, names = [counts], [names]
+    if len(counts) != len(names) or not counts:
+        lengths = f"{len(counts)} elements and {len(names)} dtypes"
+        raise Fault(path, f"has {lengths}", "give one of each per operand")
+    here = ((*path, "elements"), (*path, "dtype"))
+    return (
+        tuple(in_range(count, here[0], 0, I63) for count in counts),
+        tuple(element_type(name, here[1]) for name in names),
+    )
+
+
+def element_type(name: Any, path: Path) -> str:
+    """A type's HLO name; common spellings of it are accepted (facts E1)."""
+    if not isinstance(name, str):
+        raise Fault(path, f"is {quote(name)}, not the name of a type")
+    known = DTYPE_SPELLINGS.get(name.lower(), name.lower())
+    if known not in DTYPES:
+        raise Fault(path, f"is {quote(name)}", did_you_mean(name, DTYPES | set(DTYPE_SPELLINGS)))
+    return known
+
+
+def reduce_op(kind: OpKind, entry: Mapping[str, Any], path: Path) -> str | None:
+    """The op that a reducing op reduces with; null where that is not recorded (RM706)."""
+    name = required(entry, "reduce", path) if kind in REDUCING else entry.get("reduce")
+    if name is None:
+        return None
+    here = (*path, "reduce")
+    if kind not in MAY_REDUCE:
+        raise Fault(here, f"has no meaning for {kind}", "remove it")
+    if not isinstance(name, str):
+        raise Fault(here, f"is {quote(name)}, not the name of a reduce op")
+    known = REDUCE_SPELLINGS.get(name.lower(), name.lower())
+    if known in REDUCE_OPS:
+        return known
+    if name.startswith(CUSTOM):
+        return name
+    near = did_you_mean(name, REDUCE_OPS | set(REDUCE_SPELLINGS))
+    raise Fault(here, f"is {quote(name)}", f"{near} or '{CUSTOM}...' for a computation of your own")
+
+
+def splits(entry: Mapping[str, Any], key: str, path: Path) -> tuple[int, ...] | None:
+    """How many elements go to, or come from, each member; None where not said."""
+    value = entry.get(key)
+    if value is None:
+        return None
+    here = (*path, key)
+    counts = enumerate(a_list(value, here))
+    return tuple(in_range(count, (*here, number), 0, I63) for number, count in counts)
+
+
+def an_object(value: Any, path: Path) -> Mapping[str, Any]:
+    """The value, if it is an object."""
+    if not isinstance(value, dict):
+        raise Fault(path, f"is {quote(value)}, not an object")
+    return value
+
+
+def a_list(value: Any, path: Path) -> list[Any]:
+    """The value, if it is a list."""
+    if not isinstance(value, list):
+        raise Fault(path, f"is {quote(value)}, not a list")
+    return value
+
+
+def required(entry: Mapping[str, Any], key: str, path: Path) -> Any:
+    """The value under a key that must be there; null is a value."""
+    if key not in entry:
+        raise Fault(path, f"needs {key!r}")
+    return entry[key]
+
+
+def check_keys(entry: Mapping[str, Any], known: Collection[str], path: Path) -> None:
+    """Refuse a key that the format does not know."""
+    for key in entry:
+        if key not in known:
+            raise Fault((*path, key), "is not a key of the format", did_you_mean(key, known))
+
+
+def whole(
+    entry: Mapping[str, Any], key: str, path: Path, *, low: int = 0, high: int = U32
+) -> int | None:
+    """The whole number under *key*, None where it is absent or null."""
+    value = entry.get(key)
+    return None if value is None else in_range(value, (*path, key), low, high)
+
+
+def in_range(value: Any, path: Path, low: int, high: int) -> int:
+    """The value, if it is a whole number in range; true and 1.0 are none."""
+    if type(value) is not int or not low <= value <= high:
+        raise Fault(path, f"is {quote(value)}, not a whole number from {low} to {high}")
+    return value
+
+
+def text_of(entry: Mapping[str, Any], key: str, path: Path) -> str | None:
+    """The string under *key*, None where it is absent or null."""
+    value = entry.get(key)
+    if value is not None and not isinstance(value, str):
+        raise Fault((*path, key), f"is {quote(value)}, not a string")
+    return value
+
+
+def label_of(entry: Mapping[str, Any], path: Path) -> str | None:
+    """The tag of a message; MPI's are numbers."""
+    value = entry.get("label")
+    return str(value) if type(value) is int else text_of(entry, "label", path)
+
+
+def quote(value: Any) -> str:
+    """A value as a message shows it, cut where it is long."""
+    text = repr(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= 60 else f"{text[:56]} ..."
+
+
+def write(program: Program) -> bytes:
+    """The program as JSON that reads back to the same ops and sets.
+
+    Findings, the module's name and what the first format did not record have no place in it.
+    Raises ValueError for loops and branches nested deeper than `read` allows.
+    """
+    head = {"format": FORMAT, "world_size": program.world_size, "num_streams": program.num_streams}
+    body = {
+        "rank": program.rank,
+        "replica_groups": [groups.members for groups in program.replica_groups],
+        "src_target_pairs": [edges.pairs for edges in program.src_target_pairs],
+        "ops": [to_entry(each, 0) for each in program.ops],
+    }
+    return msgspec.json.encode({k: v for k, v in (head | body).items() if v is not None})
+
+
+def to_entry(each: Node, depth: int) -> dict[str, Any]:
+    """A node as its JSON object."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"more than {MAX_DEPTH} loops and branches inside one another")
+    if isinstance(each, Loop):
+        body = [to_entry(inner, depth + 1) for inner in each.body]
+        return {"kind": "loop", "trips": each.trips, "body": body}
+    if isinstance(each, Branch):
+        bodies = [[to_entry(inner, depth + 1) for inner in body] for body in each.bodies]
+        return {"kind": "branch", "on": each.on, "bodies": bodies}
+    return op_entry(each)
+
+
+def op_entry(each: Op) -> dict[str, Any]:
+    """An op as its JSON object, without what is absent."""
+    entry = {key: getattr(each, key) for key in each.__struct_fields__}
+    entry = {key: value for key, value in entry.items() if value not in (None, "")}
+    del entry["elements"], entry["dtype"]
+    if each.kind not in WITHOUT_DATA:
+        entry["elements"] = only(each.elements or (0,))
+        entry["dtype"] = only(each.dtype or ("unknown",))
+    if each.kind in REDUCING:
+        entry["reduce"] = each.reduce
+    return entry
+
+
+def only(values: tuple[Any, ...]) -> Any:
+    """A single value by itself, several as they are."""
+    return values[0] if len(values) == 1 else values
