@@ -8,6 +8,7 @@ comes back as an exception thrown at the `yield`: `PeerLost` where the other sid
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -21,10 +22,14 @@ PeerTrouble = (PeerLost, DeadlineExceeded, RemoteProtocolError)
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Hand *frame* to *peer*, a rank of the group."""
+    """Hand *frame* to *peer*, a rank of the group.
+
+    `grace` is that of `Recv`, for a channel whose sends block until the peer receives.
+    """
 
     peer: int
     frame: bytes
+    grace: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +47,9 @@ class Recv:
 
 
 Steps: TypeAlias = Generator[Send | Recv, bytes, T]
+
+
+def try_send(peer: int, frame: bytes, grace: int = 0) -> Steps[None]:
+    """Send, and let a lost peer be: the others still wait for the rest of our sends."""
+    with suppress(*PeerTrouble):
+        yield Send(peer, frame, grace)

@@ -1,0 +1,46 @@
+"""The local barrier of a group (`setup_local_barrier`, S0 §5): nobody leaves before all have come.
+
+Dissemination barrier: D. Hensgen, R. Finkel, U. Manber, "Two algorithms for barrier
+synchronization", Int. J. of Parallel Programming 17(1), 1988, doi:10.1007/BF01379320. In round k
+rank r tells r + 2^k and hears r - 2^k; after ceil(log2 n) rounds it has heard of everybody.
+"""
+
+from __future__ import annotations
+
+from rankmuster.errors import MusterError
+from rankmuster.protocol.bootstrap import GroupRefused, graver, refused_by
+from rankmuster.protocol.frames import BARRIER, pack_barrier, unpack_barrier
+from rankmuster.protocol.steps import PeerTrouble, Recv, Steps, try_send
+
+
+def barrier(rank: int, size: int, no: MusterError | None = None) -> Steps[MusterError | None]:
+    """Wait until every rank of the group has come; return the first reason to say no, or None.
+
+    Every frame says whether its sender has heard of a failure, so a rank that has a *no* comes too
+    and brings it along. With nobody lost, one *no* reaches all.
+    """
+    distance = 1
+    while distance < size:
+        # In a ring of blocking sends somebody has to receive first: those with this round's bit.
+        if rank & distance:
+            heard = yield from _hear(rank, size, distance)
+            yield from _tell(rank, size, distance, no)
+        else:
+            yield from _tell(rank, size, distance, no)
+            heard = yield from _hear(rank, size, distance)
+        no = graver(no, heard)
+        distance <<= 1
+    return no
+
+
+def _tell(rank: int, size: int, distance: int, no: MusterError | None) -> Steps[None]:
+    yield from try_send((rank + distance) % size, pack_barrier(well=no is None))
+
+
+def _hear(rank: int, size: int, distance: int) -> Steps[MusterError | None]:
+    peer = (rank - distance) % size
+    try:
+        well = unpack_barrier((yield Recv(peer, BARRIER.size)))
+    except PeerTrouble as trouble:
+        return refused_by(peer, trouble)
+    return None if well else GroupRefused(f"rank {peer} passes a no on", hearsay=True)

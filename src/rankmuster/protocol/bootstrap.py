@@ -1,0 +1,162 @@
+"""A group's bootstrap (`get_nccl_comm`, S0 §5): verdict up one tree, ticket down another.
+
+The bytes are the original's. Its manners are not: there a rank that fails jumps out and its peers
+wait for ever; here it still sends every frame it owes, with the flag false (facts D16).
+It knows ranks of one group only, never devices or processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NoReturn
+
+from rankmuster.errors import InvariantError, LocalProtocolError, MusterError, NotAgreed
+from rankmuster.protocol.frames import (
+    NO_SIGNATURE,
+    NO_UNIQUE_ID,
+    TICKET,
+    VERDICT,
+    pack_ticket,
+    pack_verdict,
+    unpack_ticket,
+    unpack_verdict,
+)
+from rankmuster.protocol.steps import PeerTrouble, Recv, Steps, try_send
+
+
+class GroupRefused(NotAgreed):
+    """The group said no.
+
+    `rank` is whom this rank saw fail, None where it saw no one rank fail; *hearsay* is a no that
+    others began.
+    """
+
+    def __init__(
+        self, what: str, *, rank: int | None = None, hearsay: bool = False, fix: str = ""
+    ) -> None:
+        super().__init__(what, fix=fix)
+        self.rank, self.hearsay = rank, hearsay
+
+
+def tree_parent(rank: int) -> int:
+    """The rank that *rank* reports to; it has one unless it is 0."""
+    return (rank - 1) >> 1
+
+
+def tree_children(rank: int, size: int) -> Iterator[int]:
+    """The up to two ranks that report to *rank* in the binary tree."""
+    yield from range(2 * rank + 1, min(2 * rank + 3, size))
+
+
+def hypercube_parent(rank: int) -> int:
+    """The rank whose ticket *rank* waits for: itself without its lowest bit."""
+    return rank & (rank - 1)
+
+
+def hypercube_children(rank: int, size: int) -> Iterator[int]:
+    """The ranks that *rank* passes the ticket to, the largest subtree first (facts D13)."""
+    span = rank & -rank if rank else 1 << (size - 1).bit_length()
+    while span := span >> 1:
+        if rank + span < size:
+            yield rank + span
+
+
+def reduce_verdict(
+    rank: int, size: int, signature: bytes, no: MusterError | None = None
+) -> Steps[MusterError | None]:
+    """AND "my subtree agrees" up the binary tree; return the first reason to say no, or None.
+
+    Only rank 0's None speaks for the group. A rank that has a *no* of its own still hears both
+    children: they wait for it.
+    """
+    for child in tree_children(rank, size):
+        heard = yield from _hear_child(child, signature)
+        no = graver(no, heard)
+    if rank > 0:
+        frame = pack_verdict(signature, agrees=no is None)
+        yield from try_send(tree_parent(rank), frame)
+    return no
+
+
+def _hear_child(child: int, signature: bytes) -> Steps[MusterError | None]:
+    try:
+        theirs, agrees = unpack_verdict((yield Recv(child, VERDICT.size)))
+    except PeerTrouble as trouble:
+        return refused_by(child, trouble)
+    if not agrees:
+        return GroupRefused(f"rank {child}, or one that reports to it, says no", hearsay=True)
+    if theirs != signature:
+        # Which of the two is the odd one cannot be told from one edge: nobody is named.
+        return GroupRefused(
+            f"rank {child} holds signature {theirs.hex()}, its parent in the tree {signature.hex()}"
+        )
+    return None
+
+
+def broadcast_ticket(
+    rank: int, size: int, ticket: bytes
+) -> Steps[tuple[bytes, MusterError | None]]:
+    """Fan rank 0's *ticket* out over the hypercube; return it with what went wrong on its way here.
+
+    A rank that does not get one passes a refusal on: those below it wait too.
+    """
+    no = None
+    if rank > 0:
+        parent = hypercube_parent(rank)
+        try:
+            ticket = yield Recv(parent, TICKET.size)
+            unpack_ticket(ticket)
+        except PeerTrouble as trouble:
+            no = refused_by(parent, trouble)
+            ticket = pack_ticket(NO_UNIQUE_ID, agrees=False)
+    for child in hypercube_children(rank, size):
+        yield from try_send(child, ticket)
+    return ticket, no
+
+
+def bootstrap(
+    rank: int, size: int, signature: bytes, unique_id: bytes, no: MusterError | None = None
+) -> Steps[bytes]:
+    """Agree on *signature*, then learn rank 0's *unique_id* and return it.
+
+    A rank with a *no* of its own takes part and says it. Raises `NotAgreed` (that *no*, if it is
+    one) if any rank disagrees or is lost. The others' *unique_id* is ignored.
+    """
+    if not 0 <= rank < size:
+        raise LocalProtocolError(f"rank {rank} is outside a group of {size}")
+    no = yield from reduce_verdict(rank, size, signature, no)
+    mine = pack_ticket(NO_UNIQUE_ID if no else unique_id, agrees=no is None)
+    ticket, not_heard = yield from broadcast_ticket(rank, size, mine)
+    unique_id, agrees = unpack_ticket(ticket)
+    no = graver(no, not_heard)
+    if no:
+        raise no
+    if not agrees:
+        raise GroupRefused(f"rank {rank} of {size} was told that the group disagrees", hearsay=True)
+    return unique_id
+
+
+def refuse(rank: int, size: int, no: MusterError) -> Steps[NoReturn]:
+    """Take part in a bootstrap only to say no: every frame owed, every flag false; raises *no*.
+
+    For a rank that failed before its part: it could not read its program, or rank 0 no id.
+    """
+    yield from bootstrap(rank, size, NO_SIGNATURE, NO_UNIQUE_ID, no)
+    raise InvariantError("a refused bootstrap agreed")
+
+
+def refused_by(rank: int, trouble: MusterError) -> GroupRefused:
+    """The no of a *rank* that was lost, too late or not understood."""
+    refusal = GroupRefused(f"rank {rank}: {trouble.what}", rank=rank, fix=trouble.fix)
+    refusal.__cause__ = trouble
+    return refusal
+
+
+def graver(no: MusterError | None, heard: MusterError | None) -> MusterError | None:
+    """The first of two reasons to say no, except that what was seen goes before hearsay."""
+    return heard or no if no is None or is_hearsay(no) else no
+
+
+def is_hearsay(no: MusterError) -> bool:
+    """Whether *no* was only passed on: whoever began it knows more."""
+    return isinstance(no, GroupRefused) and no.hearsay

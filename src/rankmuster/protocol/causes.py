@@ -1,0 +1,101 @@
+"""Why the answer is no: what the closing round carries, bounded, and which of it is the root of it.
+
+A cause names the process at fault where its reporter saw it itself. It knows no frames' heads and
+no trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from rankmuster.errors import InvariantError, RemoteProtocolError
+
+MESSAGE_CHARS = 500
+LOST = "RM602"
+SILENT = "RM603"
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One reason for a no: a finding's `code` (or "" for one without), what, in which phase.
+
+    `process` is the number of the process at fault, None where the reporter cannot tell;
+    *hearsay* is a no that the reporter only passes on.
+    """
+
+    message: str
+    code: str = ""
+    phase: str = ""
+    process: int | None = None
+    fix: str = ""
+    hearsay: bool = False
+
+    def cut(self) -> Cause:
+        """The same cause with its texts within the bound of a frame."""
+        return msgspec.structs.replace(
+            self, message=_cut(self.message), fix=_cut(self.fix), phase=self.phase[:40]
+        )
+
+
+class Causes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What follows the head of a no: causes, and how many more there were no bytes for."""
+
+    causes: tuple[Cause, ...]
+    omitted: int = 0
+
+
+def encode(causes: Iterable[Cause], at_most: int) -> bytes:
+    """Pack as many of *causes* as fit, the first ones first, and count the rest.
+
+    There is always at least one: a single cut cause fits every bound in use.
+    """
+    kept: list[Cause] = []
+    omitted, room = 0, at_most - 64
+    for cause in causes:
+        short = cause.cut()
+        room -= len(msgspec.json.encode(short)) + 1
+        if room < 0:
+            omitted += 1
+        else:
+            kept.append(short)
+    if not kept:
+        raise InvariantError(f"not one cause fits {at_most} bytes")
+    return msgspec.json.encode(Causes(causes=tuple(kept), omitted=omitted))
+
+
+def decode(body: bytes) -> Causes:
+    """Unpack what `encode` made; raises `RemoteProtocolError` for anything else."""
+    try:
+        causes = msgspec.json.decode(body, type=Causes)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"a closing frame's causes cannot be read: {error}") from error
+    if not causes.causes or causes.omitted < 0:
+        raise RemoteProtocolError("a closing frame says no without a cause")
+    return causes
+
+
+def root_causes(reports: Mapping[int, Cause]) -> tuple[Cause, ...]:
+    """What is behind the *reports*, each by the process that made it: each fault once.
+
+    A process that waited in vain for another is not itself at fault: where 3 blames 7 for silence
+    and 7 blames 15, only 15 is named. Hearsay stays only where nothing else is known.
+    """
+    waited = {
+        who for who, cause in reports.items() if _blames_silence(cause) and cause.process != who
+    }
+    first_hand = [cause for cause in reports.values() if not cause.hearsay]
+    named = [c for c in first_hand if not (_blames_silence(c) and c.process in waited)]
+    distinct: dict[tuple[str, int | str], Cause] = {}
+    for cause in named or first_hand or reports.values():
+        about = cause.message if cause.process is None else cause.process
+        distinct.setdefault((cause.code, about), cause)
+    return tuple(distinct.values())
+
+
+def _blames_silence(cause: Cause) -> bool:
+    return cause.code == SILENT and cause.process is not None
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MESSAGE_CHARS else text[: MESSAGE_CHARS - 3] + "..."

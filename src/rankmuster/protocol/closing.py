@@ -1,0 +1,103 @@
+"""The closing round: everybody reports ready or a first cause to process 0, which answers go or no.
+
+This is what makes the outcome one: nobody is *up* by its own bootstrap, only by the root's *go*.
+A process that loses the root before *go* says no. The only split left is the root's own death
+between two of its *go* frames, and then those without name the root (design: the closing round).
+It runs over the star of census connections and knows processes, not devices or groups.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rankmuster.errors import DeadlineExceeded, MusterError
+from rankmuster.protocol.causes import LOST, SILENT, Cause, Causes, decode, encode, root_causes
+from rankmuster.protocol.frames import (
+    ANSWER_BYTES,
+    CLOSING,
+    REPORT_BYTES,
+    pack_closing,
+    unpack_closing,
+)
+from rankmuster.protocol.steps import PeerTrouble, Recv, Steps, try_send
+
+ROOT = 0
+ROOT_GRACE = 1  # the root collects, and sends its answers, one margin longer than groups wait;
+ANSWER_GRACE = 2  # a report waits to be heard, and for its answer, one margin more
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """*go*, or no with its causes; `omitted` counts those that no frame had room for."""
+
+    go: bool
+    causes: tuple[Cause, ...] = ()
+    omitted: int = 0
+
+
+GO = Answer(go=True)
+
+
+def closing(process: int, size: int, cause: Cause | None) -> Steps[Answer]:
+    """Report ready (*cause* None) or why not, and return the one answer that everybody gets.
+
+    Never raises for what a peer does: a lost or silent root is a no that names it.
+    """
+    if process == ROOT:
+        return (yield from answer_all(size, cause))
+    return (yield from report(cause))
+
+
+def report(cause: Cause | None) -> Steps[Answer]:
+    """Tell the root, then wait for its answer."""
+    try:
+        body = encode([cause], REPORT_BYTES) if cause else b""
+        yield from _say(ROOT, body, REPORT_BYTES, ANSWER_GRACE)
+        told = yield from _hear(ROOT, ANSWER_BYTES, ANSWER_GRACE)
+    except PeerTrouble as trouble:
+        lost_root = blame(ROOT, trouble, "before its answer")
+        return Answer(go=False, causes=(cause, lost_root) if cause else (lost_root,))
+    return Answer(go=False, causes=told.causes, omitted=told.omitted) if told else GO
+
+
+def answer_all(size: int, cause: Cause | None) -> Steps[Answer]:
+    """Hear every process's report, then give all of them the same answer, and return it."""
+    reports = {ROOT: cause} if cause else {}
+    for process in range(1, size):
+        try:
+            told = yield from _hear(process, REPORT_BYTES, ROOT_GRACE)
+        except PeerTrouble as trouble:
+            reports[process] = blame(process, trouble, "before it was ready")
+        else:
+            if told:
+                reports[process] = told.causes[0]
+    body = encode(root_causes(reports), ANSWER_BYTES) if reports else b""
+    for process in range(1, size):
+        yield from _say(process, body, ANSWER_BYTES, ROOT_GRACE)
+    if not reports:
+        return GO
+    told = decode(body)  # what the others read, cut where theirs is
+    return Answer(go=False, causes=told.causes, omitted=told.omitted)
+
+
+def blame(process: int, trouble: MusterError, when: str, phase: str = "closing") -> Cause:
+    """The cause that names *process* for what it did to a peer that waited for it."""
+    silent = isinstance(trouble, DeadlineExceeded)
+    what = "was silent" if silent else "was lost"
+    return Cause(
+        message=f"process {process} {what} {when}: {trouble.what}",
+        code=SILENT if silent else LOST,
+        phase=phase,
+        process=process,
+    )
+
+
+def _say(peer: int, body: bytes, at_most: int, grace: int) -> Steps[None]:
+    yield from try_send(peer, pack_closing(yes=not body, causes=body, at_most=at_most), grace)
+    if body:
+        yield from try_send(peer, body, grace)
+
+
+def _hear(peer: int, at_most: int, grace: int) -> Steps[Causes | None]:
+    """A peer's yes as None, or the causes of its no."""
+    yes, length = unpack_closing((yield Recv(peer, CLOSING.size, grace)), at_most=at_most)
+    return None if yes else decode((yield Recv(peer, length, grace)))

@@ -1,0 +1,352 @@
+"""A world of ranks in one thread: the protocols' main test tool, and a feature for people.
+
+It runs the same generators that a real channel drives, over a virtual network and a virtual clock
+that *seed* alone decides. An event queue, not a scan: each frame costs one heap operation.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import count
+from typing import Generic, TypeAlias, TypeVar
+
+from rankmuster.errors import DeadlineExceeded, MusterError, PeerLost, RemoteProtocolError
+from rankmuster.protocol.steps import Recv, Send, Steps
+
+T = TypeVar("T")
+
+LATENCY_MAX = 100.0
+MARGIN = 1000 * LATENCY_MAX
+LAST_GRACE = 2
+
+
+class _Wait(Enum):
+    WAIT = 0
+
+
+_Answer: TypeAlias = bytes | MusterError | None
+"""What a step is answered: a receive's frame, a send's nothing, or what went wrong."""
+
+
+class Deadlock(Exception):
+    """Nobody can move; `waits` says who waits for whom."""
+
+    def __init__(self, waits: dict[int, int]) -> None:
+        shown = [f"{rank} for {peer}" for rank, peer in sorted(waits.items())[:8]]
+        more = f", and {len(waits) - 8} more" if len(waits) > 8 else ""
+        super().__init__(f"nobody can move: rank {', '.join(shown)}{more}")
+        self.waits = waits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One step of one rank, and what it was answered: a frame, nothing, or an error."""
+
+    rank: int
+    step: Send | Recv
+    answer: _Answer
+
+
+@dataclass(slots=True, kw_only=True)
+class Simulation(Generic[T]):
+    """What became of a world: each living rank's outcome, and what it cost.
+
+    `steps` counts each rank's steps, `rounds` the longest chain of messages that wait for each
+    other, `time` the virtual time in units of the fastest message.
+    """
+
+    outcome: dict[int, T | MusterError] = field(default_factory=dict)
+    steps: list[int]
+    rounds: int = 0
+    messages: int = 0
+    payload_bytes: int = 0
+    time: float = 0.0
+    trace: list[Event] = field(default_factory=list)
+
+
+def simulate(
+    ranks: Sequence[Steps[T]],
+    seed: int = 0,
+    *,
+    rendezvous: bool = False,
+    dies: Mapping[int, int] | None = None,
+    stops: Mapping[int, int] | None = None,
+    delays: Mapping[int, float] | None = None,
+    deadline: float | None = None,
+    trace: bool = False,
+) -> Simulation[T]:
+    """Run every rank of one group to its end, in an order that *seed* alone decides.
+
+    With *rendezvous*, a send completes only when its peer stands at the receive, the strictest
+    thing that a real transport may do. `dies={5: 3}` kills rank 5 before its step 3 (from 0): its
+    peers hear of it, and frames of it that are under way may be lost. A rank that *stops* falls
+    silent and nobody hears of it. *delays* adds to the time of each frame that a rank sends.
+    From *deadline* on, each margin ends the waits of the next grace.
+
+    Raises `Deadlock` when nobody can move and no deadline is left.
+    """
+    kind = _Rendezvous if rendezvous else _Buffered
+    world: _World[T] = kind(ranks, seed, trace=trace)
+    world.dies, world.stops, world.delays = dies or {}, stops or {}, delays or {}
+    return world.run(deadline)
+
+
+def replay(steps: Steps[T], trace: Sequence[Event]) -> T | MusterError | None:
+    """Feed one rank's part of a recorded *trace* to fresh *steps*; return their outcome.
+
+    None where the trace ends before they do. Raises `AssertionError` at the first step that is not
+    the recorded one.
+    """
+    answer: _Answer = None
+    try:
+        for event in trace:
+            step = _feed(steps, answer)
+            assert step == event.step, f"recorded {event.step}, got {step}"
+            answer = event.answer
+        _feed(steps, answer)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    except MusterError as error:
+        return error
+    return None
+
+
+def _feed(steps: Steps[T], answer: _Answer) -> Send | Recv:
+    if isinstance(answer, MusterError):
+        return steps.throw(answer)
+    return steps.send(answer)  # type: ignore[arg-type] # None starts a generator, or ends a send
+
+
+class _World(ABC, Generic[T]):
+    """The state of one run. A link is `source * size + destination`."""
+
+    def __init__(self, ranks: Sequence[Steps[T]], seed: int, *, trace: bool) -> None:
+        self.ranks, self.size, self.tracing = ranks, len(ranks), trace
+        self.dies: Mapping[int, int] = {}
+        self.stops: Mapping[int, int] = {}
+        self.delays: Mapping[int, float] = {}
+        self.random = random.Random(seed).random  # noqa: S311 - a schedule to replay, no secret
+        self.result = Simulation[T](steps=[0] * self.size)
+        self.at: list[Send | Recv | None] = [None] * self.size
+        self.waiters: dict[int, set[int]] = {}
+        self.depth = [0] * self.size
+        self.left = self.size
+        self.gone: set[int] = set()
+        self.broken: set[int] = set()
+        self.expired = -1
+        self.now = 0.0
+        self.order = count()
+        self.events: list[tuple[float, int, Callable[[int], None], int]] = []
+
+    @abstractmethod
+    def attempt(self, rank: int, step: Send | Recv) -> _Answer | _Wait:
+        """Answer *step* now, or say that *rank* has to wait."""
+
+    @abstractmethod
+    def is_settled(self, rank: int, step: Send | Recv) -> bool:
+        """Whether an event that will answer *rank*'s wait is under way already."""
+
+    def run(self, deadline: float | None) -> Simulation[T]:
+        if deadline is not None:
+            for grace in range(LAST_GRACE + 1):
+                self.at_time(deadline + grace * MARGIN, self.expire, grace)
+        for rank in sorted(range(self.size), key=lambda _: self.random()):
+            self.resume(rank, None)
+        while self.left and self.events:
+            self.now, _, act, subject = heapq.heappop(self.events)
+            act(subject)
+        if self.left:
+            raise Deadlock({rank: step.peer for rank, step in enumerate(self.at) if step})
+        self.result.time, self.result.rounds = self.now, max(self.depth, default=0)
+        return self.result
+
+    def at_time(self, time: float, act: Callable[[int], None], subject: int) -> None:
+        heapq.heappush(self.events, (time, next(self.order), act, subject))
+
+    def soon(self, act: Callable[[int], None], subject: int, delay: float = 0.0) -> None:
+        # Mostly near 1, sometimes up to LATENCY_MAX, so that orders differ in more than noise.
+        latency = 1.0 / (self.random() + 1.0 / LATENCY_MAX)
+        self.at_time(self.now + latency + delay, act, subject)
+
+    def link(self, rank: int, step: Send | Recv) -> int:
+        if isinstance(step, Send):
+            return rank * self.size + step.peer
+        return step.peer * self.size + rank
+
+    def resume(self, rank: int, answer: _Answer) -> None:
+        """Take *rank* from one answer to its next wait, its end or its fault."""
+        steps, taken = self.ranks[rank], self.result.steps
+        try:
+            while True:
+                step = _feed(steps, answer)
+                if taken[rank] == self.dies.get(rank):
+                    return self.leave(rank)
+                if taken[rank] == self.stops.get(rank):
+                    self.left -= 1
+                    return None
+                taken[rank] += 1
+                outcome = self.attempt(rank, step)
+                if outcome is _Wait.WAIT:
+                    return self.wait(rank, step)
+                answer = outcome
+                self.record(rank, step, answer)
+        except StopIteration as stop:
+            self.result.outcome[rank] = stop.value
+        except MusterError as error:
+            self.result.outcome[rank] = error.with_traceback(None)  # it keeps its frames alive
+        return self.leave(rank)
+
+    def wait(self, rank: int, step: Send | Recv) -> None:
+        self.at[rank] = step
+        self.waiters.setdefault(step.peer, set()).add(rank)
+        if self.trouble(rank, step):
+            self.give_up_soon(rank)
+
+    def end_wait(self, rank: int, answer: _Answer) -> None:
+        step, self.at[rank] = self.at[rank], None
+        assert step is not None, "only a rank that waits is answered"
+        self.waiters[step.peer].discard(rank)
+        self.record(rank, step, answer)
+
+    def record(self, rank: int, step: Send | Recv, answer: _Answer) -> None:
+        if self.tracing:
+            self.result.trace.append(Event(rank=rank, step=step, answer=answer))
+
+    def leave(self, rank: int) -> None:
+        """*rank* has ended or died: whoever waits for it hears of it, each in its own time."""
+        self.left -= 1
+        self.gone.add(rank)
+        self.ranks[rank].close()
+        for waiter in sorted(self.waiters.get(rank, ())):
+            self.give_up_soon(waiter)
+
+    def expire(self, grace: int) -> None:
+        self.expired = grace
+        for rank, step in enumerate(self.at):
+            if step and step.grace <= grace:
+                self.give_up_soon(rank)
+
+    def give_up_soon(self, rank: int) -> None:
+        self.soon(self.give_up, self.result.steps[rank] * self.size + rank)
+
+    def give_up(self, wait: int) -> None:
+        """Throw into a rank what ends its wait, unless that is over or about to be answered."""
+        number, rank = divmod(wait, self.size)
+        step = self.at[rank]
+        if step is None or number != self.result.steps[rank] or self.is_settled(rank, step):
+            return
+        if trouble := self.trouble(rank, step):
+            # A frame that comes later must not be taken for the next one.
+            self.broken.add(self.link(rank, step))
+            self.end_wait(rank, trouble)
+            self.resume(rank, trouble)
+
+    def trouble(self, rank: int, step: Send | Recv) -> MusterError | None:
+        """What stands against *step* ever being answered."""
+        if step.peer in self.gone:
+            return PeerLost(f"rank {step.peer} is gone")
+        if step.grace <= self.expired or self.link(rank, step) in self.broken:
+            return DeadlineExceeded(f"rank {step.peer} did not answer in time")
+        return None
+
+    def received(self, rank: int, step: Recv, frame: bytes, depth: int) -> bytes | MusterError:
+        self.result.messages += 1
+        self.result.payload_bytes += len(frame)
+        self.depth[rank] = max(self.depth[rank], depth + 1)
+        if len(frame) == step.nbytes:
+            return frame
+        return RemoteProtocolError(
+            f"rank {step.peer} sent {len(frame)} bytes where {step.nbytes} are due"
+        )
+
+
+class _Buffered(_World[T]):
+    """Sends complete at once; frames of a link arrive in order, each in its own time."""
+
+    def __init__(self, ranks: Sequence[Steps[T]], seed: int, *, trace: bool) -> None:
+        super().__init__(ranks, seed, trace=trace)
+        self.mail: dict[int, list[tuple[int, bytes]]] = {}  # (depth, frame), as sent
+        self.arrived: dict[int, int] = {}  # how many of them, the first ones, are here
+
+    def attempt(self, rank: int, step: Send | Recv) -> _Answer | _Wait:
+        link = self.link(rank, step)
+        if isinstance(step, Send):
+            return self.send(rank, step, link)
+        if link in self.broken:
+            return self.trouble(rank, step)
+        return self.take(link, rank, step) if self.arrived.get(link) else _Wait.WAIT
+
+    def send(self, rank: int, step: Send, link: int) -> MusterError | None:
+        if step.peer in self.gone:  # a kernel may take it, or know better
+            return self.trouble(rank, step) if self.random() < 0.5 else None
+        self.mail.setdefault(link, []).append((self.depth[rank], step.frame))
+        self.soon(self.arrive, link, self.delays.get(rank, 0.0))
+        return None
+
+    def is_settled(self, rank: int, step: Send | Recv) -> bool:
+        return step.peer in self.gone and self.link(rank, step) in self.mail
+
+    def arrive(self, link: int) -> None:
+        source, rank = divmod(link, self.size)
+        here = self.arrived.get(link, 0)
+        if len(self.mail.get(link, ())) == here:
+            return  # lost with its sender
+        if source in self.gone and source in self.dies and self.random() < 0.5:
+            self.lose(link, here)
+            return
+        self.arrived[link] = here + 1
+        step = self.at[rank]
+        if isinstance(step, Recv) and step.peer == source and link not in self.broken:
+            answer = self.take(link, rank, step)
+            self.end_wait(rank, answer)
+            self.resume(rank, answer)
+
+    def take(self, link: int, rank: int, step: Recv) -> bytes | MusterError:
+        frames = self.mail[link]
+        depth, frame = frames.pop(0)
+        self.arrived[link] -= 1
+        if not frames:
+            del self.mail[link], self.arrived[link]
+        return self.received(rank, step, frame, depth)
+
+    def lose(self, link: int, here: int) -> None:
+        """Drop what of a dead rank has not arrived yet; a reset takes it along."""
+        rank = link % self.size
+        del self.mail[link][here:]
+        if not here:
+            del self.mail[link]
+        if self.at[rank]:
+            self.give_up_soon(rank)
+
+
+class _Rendezvous(_World[T]):
+    """A send completes only when its peer stands at the receive."""
+
+    def attempt(self, rank: int, step: Send | Recv) -> _Answer | _Wait:
+        link = self.link(rank, step)
+        if link in self.broken:
+            return self.trouble(rank, step)
+        if self.is_settled(rank, step):
+            self.soon(self.meet, link, self.delays.get(link // self.size, 0.0))
+        return _Wait.WAIT
+
+    def is_settled(self, rank: int, step: Send | Recv) -> bool:
+        other = self.at[step.peer]
+        return other is not None and other.peer == rank and type(other) is not type(step)
+
+    def meet(self, link: int) -> None:
+        source, rank = divmod(link, self.size)
+        sends, receives = self.at[source], self.at[rank]
+        assert isinstance(sends, Send), "a rank leaves a settled wait only by meeting"
+        assert isinstance(receives, Recv), "a rank leaves a settled wait only by meeting"
+        answer = self.received(rank, receives, sends.frame, self.depth[source])
+        self.end_wait(source, None)
+        self.end_wait(rank, answer)
+        self.resume(rank, answer)
+        self.resume(source, None)
