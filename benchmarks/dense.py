@@ -12,7 +12,7 @@ from texts import Text
 def text(folder: Path, ops: int, spelling: str) -> Text:
     """A file of *ops* collectives, their groups in one *spelling*: `explicit` or `iota`."""
     path = folder / f"dense_{spelling}_{ops}.hlo"
-    return Text(path=path, make=lambda: (ops, [module(ops, spelling)]))
+    return Text(path=path, make=lambda: (lambda: ops, [module(ops, spelling)]))
 
 
 def module(ops: int, spelling: str, world: int = 256) -> bytes:

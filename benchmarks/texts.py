@@ -11,22 +11,26 @@ from pathlib import Path
 
 from processes import output
 
+from rankmuster.formats import read
+from rankmuster.program import Program
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NAME = re.compile(rb"%[\w.-]+")
 WEIGHTS = 3  # the step takes them first and returns them first
 MB = 10**6
+Ops = Callable[[], int]
 
 
 @dataclass(kw_only=True)
 class Text:
     """A file that is written when the first contestant asks for it.
 
-    `make` returns how many ops our reader must find, and the text in pieces.
+    `make` returns what our reader must find, and the text in pieces.
     """
 
     path: Path
-    make: Callable[[], tuple[int, Iterable[bytes]]]
-    ops: int = 0
+    make: Callable[[], tuple[Ops, Iterable[bytes]]]
+    ops: Ops = int
 
     def written(self) -> Path:
         """The path of the file, which is there now."""
@@ -40,19 +44,17 @@ class Text:
 def dump(folder: Path, name: str, megabytes: int) -> Text:
     """A JAX dump, `scheduled` or `unscheduled`, brought to a size."""
 
-    def make() -> tuple[int, Iterable[bytes]]:
+    def make() -> tuple[Ops, Iterable[bytes]]:
         module = scheduled() if name == "scheduled" else unscheduled(folder)
         steps, pieces = repeated(module, megabytes * MB)
-        return steps * ops_in(module), pieces
+        return lambda: steps * ops_in(read(module)), pieces
 
     return Text(path=folder / f"{name}_{megabytes}.hlo", make=make)
 
 
-def ops_in(module: bytes) -> int:
-    """How many ops our reader finds."""
-    from rankmuster.formats import read
-
-    return sum(1 for _ in read(module).walk())
+def ops_in(program: Program) -> int:
+    """How many places in a program post an op."""
+    return sum(1 for _ in program.walk())
 
 
 def scheduled() -> bytes:
