@@ -26,7 +26,7 @@ ROWS = [
     {"transport", "launch", "load"},
     {"communicator", "pool", "worlds"},
     {"session", "nrt"},
-    {"testing", "render", "integrations"},
+    {"testing", "render", "integrations", "api"},
     {"__init__"},
     {"cli"},
     {"__main__"},
