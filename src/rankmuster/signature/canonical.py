@@ -180,17 +180,43 @@ def tokens(resolved: Resolved) -> list[Token]:
 
 def make_tokens(resolved: Resolved) -> Iterator[Token]:
     """See `tokens`."""
-    index, in_group = 0, Counter[int]()
+    for place in places(resolved):
+        op = place.event
+        if not isinstance(op, Op):
+            yield turn(op)
+        elif op.kind not in POINT_TO_POINT:
+            yield Token(
+                key=op_key(resolved, op),
+                op=op,
+                index=place.index,
+                in_group=place.in_group,
+                group=place.group,
+            )
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where an event stands; `index` and `in_group` as in `Token`.
+
+    Of an event that is no op, `index` is that of the op that comes next, and the rest is 0.
+    """
+
+    event: Event
+    index: int
+    in_group: int = 0
+    group: int = 0
+
+
+def places(resolved: Resolved) -> Iterator[Place]:
+    """Every event of the program, sends and receives too, with its place."""
+    index, posted = 0, Counter[int]()
     for event in events(resolved.program.ops):
         if not isinstance(event, Op):
-            yield turn(event)
+            yield Place(event, index)
             continue
         group = resolved.set_id(event)
-        if event.kind not in POINT_TO_POINT:
-            key = op_key(resolved, event)
-            yield Token(key=key, op=event, index=index, in_group=in_group[group], group=group)
+        yield Place(event, index, posted[group], group)
         index += event.places
-        in_group[group] += event.places
+        posted[group] += event.places
 
 
 def turn(event: Loop | Branch | Mark) -> Token:
