@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from rankmuster.arch.chip import Chip, Generation, chip_for
+from rankmuster.arch.chip import Chip, chip_for
 from rankmuster.arch.instances import ALIASES, INSTANCES, Instance, generic
 from rankmuster.arch.pods import ALONE, PodMode, PodType, Seat, view
 from rankmuster.errors import InvalidCluster, did_you_mean
@@ -115,11 +115,6 @@ class Cluster:
     def switch_v1(self) -> bool:
         """`nrt_is_neuron_switch_v1_family`."""
         return self.instance.fabric.switch_v1
-
-    @cached_property
-    def trn2_trn3(self) -> bool:
-        """`nrt_is_trn2_trn3_family`."""
-        return self.instance.generation in {Generation.CAYMAN, Generation.MARIANA}
 
     @cached_property
     def max_communicators(self) -> int | None:

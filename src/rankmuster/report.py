@@ -16,6 +16,7 @@ from rankmuster.finding import Finding, Severity
 from rankmuster.group import SubGroup
 from rankmuster.ranks import fold
 from rankmuster.resolve import Resolved, SetKind
+from rankmuster.screen import Screen
 from rankmuster.signature.digest import Digest
 from rankmuster.signature.libnrt import LibnrtSignatures
 from rankmuster.world import World
@@ -40,7 +41,7 @@ def verdict(findings: Iterable[Finding]) -> Verdict:
     answers = {answer(each) for each in findings}
     for each in ("invalid", "differ", "undecided"):
         if each in answers:
-            return each  # type: ignore[return-value] # the literals of Verdict, one by one
+            return each
     return "agree"
 
 
@@ -150,23 +151,6 @@ class DeviceSignatures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Screen:
-    """What the two deadlock screens decide, and why; by default nothing is forced."""
-
-    use_2dev_proxy: bool = False
-    disable_rmv_dst_routing: bool = False
-    because: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """The screen as the JSON report holds it."""
-        return {
-            "use_2dev_proxy": self.use_2dev_proxy,
-            "disable_rmv_dst_routing": self.disable_rmv_dst_routing,
-            "because": list(self.because),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What `check` and `up` found out; `absent` devices gave no program."""
 
@@ -181,12 +165,12 @@ class Report:
     signatures: Mapping[int, DeviceSignatures] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     placement: Mapping[str, Any] = field(default_factory=dict)
-    screen: Screen = Screen()
+    screen: Screen = field(default_factory=Screen)
     timings: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:
-        """ "invalid", "differ", "undecided" or "agree" (design §2.1)."""
+        """What the findings come to: agree, or the first of the others that applies (design §2.1)."""
         return verdict(self.findings)
 
     @property

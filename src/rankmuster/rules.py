@@ -185,8 +185,16 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             "warning", "topology claims differ", "check what each node says about itself"
         ),
         # deadlock
-        "RM501": Rule("warning", "two-device proxy forced", ""),
-        "RM502": Rule("warning", "destination routing disabled", ""),
+        "RM501": Rule(
+            "warning",
+            "two-device proxy forced",
+            "expect a slower DMA path, or lay one of the two groups out differently",
+        ),
+        "RM502": Rule(
+            "warning",
+            "destination routing disabled",
+            "expect slower routes, or decide it: NEURON_RT_DBG_DISABLE_RMV_DST_ROUTING",
+        ),
         "RM503": Rule(
             "error",
             "processes wait for each other in a circle",

@@ -46,6 +46,21 @@ class Instance:
         """Chips of one server."""
         return self.fabric.chips
 
+    @property
+    def trn2_trn3(self) -> bool:
+        """`nrt_is_trn2_trn3_family`."""
+        return self.generation in {Generation.CAYMAN, Generation.MARIANA}
+
+    @property
+    def full_mesh_only(self) -> bool:
+        """The family that meshes 2, 4 or 8 ranks, and in rows of chips multiples of 6."""
+        return self.generation is Generation.SUNDA
+
+    @property
+    def grouped_mesh(self) -> bool:
+        """Whether multiples of 6 may mesh too (inf2)."""
+        return self.fabric.shape in {"ring", "chain"}
+
 
 LNC2_FIRST = (2, 1)
 _TRN1 = Instance(
