@@ -1,0 +1,292 @@
+"""Program files in, copies of programs with their devices out: the only opener of program files.
+
+Finds the files that the arguments mean (`sources`), reads them (`files`, `formats`), settles the
+world and gives each file its devices (`devices`). A file that is not what it should be becomes a
+finding (RM701, RM702), because its neighbours still have something to say; one that cannot be
+opened raises `UnreadableInput`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+
+from rankmuster import formats
+from rankmuster.copies import ProgramCopy
+from rankmuster.errors import InvalidProgram, UnreadableInput, UnsupportedFormat, did_you_mean
+from rankmuster.finding import Finding, finding
+from rankmuster.load.devices import WORLD_MAX, Place, Seating, seat, seats_by_ids
+from rankmuster.load.files import contents, shown
+from rankmuster.load.sources import Batch, Source, find
+from rankmuster.program import Program
+from rankmuster.world import World, WorldSource
+
+OnRead = Callable[[int, int], None]
+MALFORMED = frozenset({"RM701", "RM702"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """What the caller knows that files may leave out.
+
+    `devices_per_process` holds one count for all processes or one each; `devices` are those that
+    a single file stands for; `ranks` gives device ids to files, and then no arguments are needed;
+    `module` picks one module out of XLA dumps.
+    """
+
+    world: int | None = None
+    replicas: int | None = None
+    partitions: int | None = None
+    devices_per_process: tuple[int, ...] = ()
+    devices: tuple[int, ...] = ()
+    ranks: tuple[tuple[tuple[int, ...], str], ...] = ()
+    module: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """The copies of one program (in XLA dumps: of one `module`), and what loading them showed."""
+
+    copies: tuple[ProgramCopy, ...]
+    world: World
+    findings: tuple[Finding, ...] = ()
+    absent: tuple[int, ...] = ()
+    module: str = ""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether some file was malformed, or of a version that no reader knows."""
+        return any(found.code in MALFORMED for found in self.findings)
+
+
+def load(
+    arguments: Sequence[str], options: LoadOptions | None = None, *, on_read: OnRead | None = None
+) -> tuple[Loaded, ...]:
+    """Load the programs that *arguments* name: one `Loaded`, or one for each module of XLA dumps.
+
+    *on_read* is called with the number of files read and their total after each file. Raises
+    `UnreadableInput` for what cannot be opened and for files that cannot be given devices.
+    """
+    options = options or LoadOptions()
+    batches = stated(arguments, options) if options.ranks else find(arguments)
+    if options.module is not None:
+        batches = (pick(batches, options.module),)
+    reader = Reader(options, sum(len(batch.sources) for batch in batches), on_read)
+    return tuple(load_batch(batch, options, reader) for batch in batches)
+
+
+def read_path(
+    path: str,
+    *,
+    world: int | None = None,
+    replicas: int | None = None,
+    partitions: int | None = None,
+) -> Program:
+    """Read the one program in the file *path* ("-" is standard input, gzip is unpacked).
+
+    Raises `InvalidProgram` naming file and place, and `UnreadableInput`.
+    """
+    with contents(path) as data:
+        return formats.read(
+            data, where=shown(path), world=world, replicas=replicas, partitions=partitions
+        )
+
+
+def process_path(argument: str, process: int) -> str:
+    """The file that *argument* (a file, a folder, a pattern with {rank}) means for *process*.
+
+    A single file is every process's. Raises `UnreadableInput` where there is none for it, and
+    where a folder of XLA dumps holds several modules.
+    """
+    batches = find([argument])
+    if len(batches) > 1:
+        known = ", ".join(batch.module for batch in batches)
+        raise UnreadableInput(f"{shown(argument)} holds several modules: {known}", fix="name one")
+    sources = batches[0].sources
+    if len(sources) == 1 and sources[0].process is None:
+        return sources[0].path
+    for ordinal, source in enumerate(sources):
+        if process == (ordinal if source.process is None else source.process):
+            return source.path
+    raise UnreadableInput(f"{shown(argument)} has no program for process {process}")
+
+
+def pick(batches: Sequence[Batch], module: str) -> Batch:
+    """The batch of one module; an unknown name is answered by the nearest."""
+    known = {batch.module: batch for batch in batches}
+    if module not in known:
+        raise UnreadableInput(f"no module {module!r}", fix=did_you_mean(module, known))
+    return known[module]
+
+
+def stated(arguments: Sequence[str], options: LoadOptions) -> tuple[Batch, ...]:
+    """The batch that `--ranks` spells out."""
+    if arguments:
+        raise UnreadableInput(f"--ranks and {shown(arguments[0])!r}", fix="name each file once")
+    return (Batch(sources=tuple(Source(path=path) for _, path in options.ranks)),)
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads files, each distinct content once: 512 processes often hold 512 equal files."""
+
+    options: LoadOptions
+    total: int
+    on_read: OnRead | None = None
+    done: int = 0
+    _known: dict[bytes, Program] = field(default_factory=dict)
+
+    def read(self, path: str) -> Program | Finding:
+        """The program in *path*, or the finding that it is none."""
+        try:
+            program = self._read(path)
+        except UnsupportedFormat as error:
+            return finding("RM702", str(error))
+        except InvalidProgram as error:
+            return finding("RM701", str(error), fix=error.fix or None)
+        finally:
+            self.done += 1
+            if self.on_read is not None:
+                self.on_read(self.done, self.total)
+        return program
+
+    def _read(self, path: str) -> Program:
+        with contents(path) as data:
+            key = blake2b(data).digest() if isinstance(data, bytes) else b""
+            if key in self._known:
+                return self._known[key]
+            program = formats.read(
+                data,
+                where=shown(path),
+                world=self.options.world,
+                replicas=self.options.replicas,
+                partitions=self.options.partitions,
+            )
+        if key:
+            self._known[key] = program
+        return program
+
+
+def load_batch(batch: Batch, options: LoadOptions, reader: Reader) -> Loaded:
+    """Read the files of one batch and give them their devices."""
+    read = [reader.read(source.path) for source in batch.sources]
+    places = [
+        Place(path=shown(source.path), process=source.process, rank=rank_of(result))
+        for source, result in zip(batch.sources, read, strict=True)
+    ]
+    loaded = arrange(read, places, options, batch.processes)
+    notes = (finding("RM704", note) for note in batch.notes)
+    return replace(loaded, findings=(*notes, *loaded.findings), module=batch.module)
+
+
+def rank_of(result: Program | Finding) -> int | None:
+    """The device that a file names for itself."""
+    return result.rank if isinstance(result, Program) else None
+
+
+def arrange(
+    read: Sequence[Program | Finding],
+    places: Sequence[Place],
+    options: LoadOptions,
+    processes: frozenset[int] = frozenset(),
+) -> Loaded:
+    """Settle the world of the programs in *read* and give each the devices of its place.
+
+    A finding in *read* stands for a file that is no program; it gets the devices to be about.
+    """
+    world = world_of([each for each in read if isinstance(each, Program)], places, options)
+    seating = seated(places, world, options, processes)
+    seats = list(zip(read, places, seating.blocks, strict=True))
+    copies = tuple(
+        ProgramCopy(program=each, devices=block.devices, process=block.process, path=place.path)
+        for each, place, block in seats
+        if isinstance(each, Program) and block.devices
+    )
+    broken = (replace(each, ranks=b.devices) for each, _, b in seats if isinstance(each, Finding))
+    return Loaded(
+        copies=copies,
+        world=world,
+        findings=(*broken, *inferred(world), *seating.findings),
+        absent=seating.absent,
+    )
+
+
+def seated(
+    places: Sequence[Place], world: World, options: LoadOptions, processes: frozenset[int]
+) -> Seating:
+    """The devices of each file, as stated or as its name and its text say."""
+    if options.ranks:
+        return seats_by_ids(options.ranks, world.size)
+    if options.devices:
+        if len(places) > 1:
+            raise UnreadableInput(
+                f"--devices speaks for one file, not for {len(places)}",
+                fix="say --ranks IDS=FILE for each",
+            )
+        return seats_by_ids([(options.devices, places[0].path)], world.size)
+    return seat(places, world.size, options.devices_per_process, processes)
+
+
+def world_of(programs: Sequence[Program], places: Sequence[Place], options: LoadOptions) -> World:
+    """The world: as stated, else what most programs claim, else the least that holds them all."""
+    size, source = claimed(programs) or (0, "inferred")
+    if options.world is not None:
+        size, source = options.world, "option"
+    elif source == "inferred":
+        size = max(size, least(programs, places, options))
+    if size > WORLD_MAX:
+        raise UnreadableInput(
+            f"a world of {size} devices is larger than {WORLD_MAX}", fix="say --world"
+        )
+    return World(size=size, source=source)
+
+
+def claimed(programs: Iterable[Program]) -> tuple[int, WorldSource] | None:
+    """The world size that most programs state, the larger on a tie; stated before inferred."""
+    claims = Counter(
+        (program.world_source != "inferred", program.world_size)
+        for program in programs
+        if program.world_size is not None
+    )
+    if not claims:
+        return None
+    best = max(claims, key=lambda claim: (claim[0], claims[claim], claim[1]))
+    return best[1], next(
+        program.world_source
+        for program in programs
+        if (program.world_source != "inferred", program.world_size) == best
+    )
+
+
+def least(programs: Iterable[Program], places: Sequence[Place], options: LoadOptions) -> int:
+    """The smallest world that holds every id, every file and every stated device."""
+    ids = (device for program in programs for device in named(program))
+    numbers = (place.process for place in places if place.process is not None)
+    ranks = (place.rank for place in places if place.rank is not None)
+    processes = max(len(places), max(numbers, default=-1) + 1)
+    counts = options.devices_per_process
+    stated_ids = (*options.devices, *(device for devices, _ in options.ranks for device in devices))
+    return max(
+        max(ids, default=0) + 1,
+        max(ranks, default=0) + 1,
+        max(stated_ids, default=0) + 1,
+        sum(counts) if len(counts) > 1 else processes * (counts[0] if counts else 1),
+    )
+
+
+def named(program: Program) -> Iterator[int]:
+    """The largest device id of each group and pair in the program."""
+    for groups in program.replica_groups:
+        yield from (max(group) for group in groups.members if group)
+    for pairs in program.src_target_pairs:
+        yield from (max(pair) for pair in pairs.pairs)
+
+
+def inferred(world: World) -> tuple[Finding, ...]:
+    """The note that nobody stated the size of the world."""
+    if world.source != "inferred":
+        return ()
+    text = f"world size {world.size} was inferred: no file and no option states it"
+    return (finding("RM704", text, fix="say --world"),)

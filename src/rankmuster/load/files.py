@@ -1,0 +1,146 @@
+"""Bytes of one input: a file, a pipe, standard input, packed or not. Knows nothing of programs."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import mmap
+import os
+import stat
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from itertools import islice
+from typing import IO
+
+from rankmuster.errors import InvalidProgram, UnreadableInput, did_you_mean
+from rankmuster.formats import Buffer
+
+STDIN = "-"
+MAPPED_ABOVE_BYTES = 64 << 20
+SPOOLED_BYTES_MAX = 2 << 30  # a gzip file can grow a thousandfold: what it unpacks to is bounded
+CHUNK_BYTES = 1 << 20
+GZIP_MAGIC = b"\x1f\x8b"
+NAMES_OFFERED_FROM = 10_000  # entries of a folder that are looked at for a nearest name
+
+
+@contextmanager
+def contents(path: str) -> Iterator[Buffer]:
+    """The bytes behind *path* ("-" is standard input), unpacked if they are gzip.
+
+    Up to 64 MiB are read and more are mapped; a map is closed on leaving, so nothing may keep a
+    view of it. Raises `UnreadableInput` for what is missing, not ours to read, too large when
+    unpacked, or changes its size meanwhile, and `InvalidProgram` for what is empty.
+    """
+    with translated(path), opened(path) as file, seekable(file, path) as plain:
+        size = os.fstat(plain.fileno()).st_size
+        if size == 0:
+            raise InvalidProgram("the file is empty", where=shown(path))
+        if size <= MAPPED_ABOVE_BYTES:
+            data = plain.read(size + 1)
+            refuse_if_resized(path, size, len(data))
+            yield data
+        else:
+            with mmap.mmap(plain.fileno(), size, access=mmap.ACCESS_READ) as view:
+                try:
+                    yield view
+                finally:
+                    refuse_if_resized(path, size, os.fstat(plain.fileno()).st_size)
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Turn what the operating system says about *path* into an `UnreadableInput`."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UnreadableInput(f"{shown(path)}: no such file", fix=neighbour(path)) from error
+    except ValueError as error:  # a NUL in the name
+        if "null byte" not in str(error):
+            raise
+        raise UnreadableInput(f"{shown(path)!r} is not a file name") from error
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise UnreadableInput(f"{shown(path)}: broken gzip data ({error})") from error
+    except OSError as error:
+        raise UnreadableInput(f"{shown(path)}: {error.strerror or error}") from error
+
+
+def neighbour(path: str) -> str:
+    """The name in the same folder that is nearest to the one that is not there."""
+    folder, name = os.path.split(path)
+    try:
+        with os.scandir(folder or ".") as entries:
+            names = [entry.name for entry in islice(entries, NAMES_OFFERED_FROM)]
+    except OSError:
+        return f"there is no folder {shown(folder)!r} either"
+    hint = did_you_mean(name, names)
+    return hint if hint.startswith("did") else ""
+
+
+@contextmanager
+def opened(path: str) -> Iterator[IO[bytes]]:
+    """The file, or standard input, which stays open."""
+    if path == STDIN:
+        if sys.stdin is None:
+            raise UnreadableInput("standard input is closed")
+        yield sys.stdin.buffer
+        return
+    with open(path, "rb") as file:  # noqa: PTH123 "-" and /dev/fd names are no Path matter
+        if stat.S_ISDIR(os.fstat(file.fileno()).st_mode):
+            raise IsADirectoryError(errno.EISDIR, "is a folder, not a file", path)
+        yield file
+
+
+@contextmanager
+def seekable(file: IO[bytes], path: str) -> Iterator[IO[bytes]]:
+    """*file* itself where it can be sized and mapped, else a bounded copy; gzip is unpacked."""
+    with tempfile.TemporaryFile() if is_stream(file) else nullcontext(file) as plain:
+        if plain is not file:
+            copy(file, plain, path)
+        magic = plain.read(len(GZIP_MAGIC))
+        plain.seek(0)
+        if magic != GZIP_MAGIC:
+            yield plain
+            return
+        with tempfile.TemporaryFile() as unpacked:
+            with gzip.GzipFile(fileobj=plain) as packed:
+                copy(packed, unpacked, path)
+            yield unpacked
+
+
+def is_stream(file: IO[bytes]) -> bool:
+    """Whether *file* is a pipe, a terminal or the like."""
+    try:
+        return not stat.S_ISREG(os.fstat(file.fileno()).st_mode) or file.tell() != 0
+    except OSError:  # no descriptor behind it, as under a test runner
+        return True
+
+
+def copy(source: IO[bytes] | gzip.GzipFile, target: IO[bytes], path: str) -> None:
+    """Copy within the bound, and rewind the copy."""
+    total = 0
+    while chunk := source.read(CHUNK_BYTES):
+        total += len(chunk)
+        if total > SPOOLED_BYTES_MAX:
+            raise UnreadableInput(f"{shown(path)}: more than {SPOOLED_BYTES_MAX} bytes unpacked")
+        target.write(chunk)
+    target.flush()
+    target.seek(0)
+
+
+def refuse_if_resized(path: str, before: int, after: int) -> None:
+    """Raise when a file grew or shrank while it was read: it was still being written."""
+    if before != after:
+        raise UnreadableInput(
+            f"{shown(path)}: had {before} bytes and then {after} while it was read",
+            fix="wait until its writer is done",
+        )
+
+
+def shown(path: str) -> str:
+    """A path for messages: standard input by its name, undecodable bytes replaced."""
+    if path == STDIN:
+        return "<stdin>"
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
