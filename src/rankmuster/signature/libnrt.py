@@ -73,15 +73,31 @@ def md5(*parts: bytes) -> Digest:
 def set_digest(resolved: Resolved, each: GroupSet, device: int) -> Digest:
     """The inner digest of one set as *device* signs it; computed once where devices share it."""
     own = each.by_device[device]
-    queue = queues(resolved).get(each.id, ())
-    # Only in a sub-group of two does a message show who receives it (facts E6).
-    shows_device = each.pairs is None and len(own) == 2 and any(map(is_point_to_point, queue))
-    key = ("libnrt", each.id, own if each.pairs is None else None, device if shows_device else None)
+    shown = shows_device(resolved, each, device)
+    key = ("libnrt", each.id, own if each.pairs is None else None, device if shown else None)
     if (known := resolved.memo.get(key)) is None:
         ids = own if each.pairs is None else chain.from_iterable(each.pairs)
-        body = two_rank_views(queue, device) if shows_device else shared_views(resolved, each)
-        known = resolved.memo[key] = md5(pack_ids(ids), body)
+        views = set_views(resolved, each, device) if shown else (shared_views(resolved, each),)
+        known = resolved.memo[key] = md5(pack_ids(ids), b"".join(views))
     return known
+
+
+def shows_device(resolved: Resolved, each: GroupSet, device: int) -> bool:
+    """Whether the digest depends on the device: only where two exchange messages (facts E6)."""
+    queue = queues(resolved).get(each.id, ())
+    return (
+        each.pairs is None
+        and len(each.by_device[device]) == 2
+        and any(map(is_point_to_point, queue))
+    )
+
+
+def set_views(resolved: Resolved, each: GroupSet, device: int) -> Iterator[bytes]:
+    """The views of a set's ops that *device* hashes behind the ids of its group, op by op."""
+    queue = queues(resolved).get(each.id, ())
+    if shows_device(resolved, each, device):
+        return two_rank_views(queue, device)
+    return group_views(queue) if each.pairs is None else pairs_views(queue)
 
 
 def queues(resolved: Resolved) -> Mapping[int, list[Op]]:
@@ -135,22 +151,20 @@ def group_views(queue: Iterable[Op]) -> Iterator[bytes]:
     return (views(op) for op in queue if not is_point_to_point(op))
 
 
-def two_rank_views(queue: Iterable[Op], device: int) -> bytes:
+def two_rank_views(queue: Iterable[Op], device: int) -> Iterator[bytes]:
     """The ops of a sub-group of two: both ends of a message name the device that receives it.
 
     S0 §4: RECV hashes as SEND plus the receiver's own id. Each stretch of messages is sorted by
     that id, so that both ranks list it in one order (facts E6).
     """
-    parts: list[bytes] = []
     for crossing, stretch in groupby(queue, is_point_to_point):
         if not crossing:
-            parts.extend(map(views, stretch))
+            yield from map(views, stretch)
             continue
         addressed = [(op.peer if op.kind is OpKind.SEND else device, op) for op in stretch]
         addressed.sort(key=lambda each: -1 if each[0] is None else each[0])
         for destination, op in addressed:
-            parts.extend(messages([op], U32 if destination is None else destination))
-    return b"".join(parts)
+            yield from messages([op], U32 if destination is None else destination)
 
 
 def pairs_views(queue: Iterable[Op]) -> Iterator[bytes]:
