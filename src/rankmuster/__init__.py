@@ -1,3 +1,64 @@
+"""Muster the ranks of a distributed job: who is missing, and whose program differs.
+
+The public names are imported when they are first used, so that `import rankmuster` costs nothing.
+"""
+
 from __future__ import annotations
 
-__version__ = "0.1.0"
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from rankmuster.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from rankmuster.api import check as check
+    from rankmuster.api import read as read
+    from rankmuster.copies import ProgramCopy as ProgramCopy
+    from rankmuster.errors import MusterError as MusterError
+    from rankmuster.finding import Finding as Finding
+    from rankmuster.program import Program as Program
+    from rankmuster.report import Disagreement as Disagreement
+    from rankmuster.report import Report as Report
+    from rankmuster.session import muster as muster
+    from rankmuster.world import World as World
+
+__all__ = [
+    "Disagreement",
+    "Finding",
+    "MusterError",
+    "Program",
+    "ProgramCopy",
+    "Report",
+    "World",
+    "check",
+    "muster",
+    "read",
+]
+
+# Where each public name lives.
+HOMES = {
+    "Disagreement": "report",
+    "Finding": "finding",
+    "MusterError": "errors",
+    "Program": "program",
+    "ProgramCopy": "copies",
+    "Report": "report",
+    "World": "world",
+    "check": "api",
+    "muster": "session",
+    "read": "api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public *name*."""
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"rankmuster.{HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, also those that were not used yet."""
+    return sorted({*globals(), *HOMES})

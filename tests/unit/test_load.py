@@ -258,7 +258,7 @@ def test_process_path(here: Path) -> None:
 
 
 def test_packed_files_and_pipes(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """gzip is unpacked, from a file and from standard input."""
+    """Gzip is unpacked, from a file and from standard input."""
     write(here, "a.json.gz", gzip.compress(program()))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(program()))))
     assert read_path("a.json.gz") == read_path("-")
@@ -315,4 +315,4 @@ def test_equal_files_are_read_once(here: Path, monkeypatch: pytest.MonkeyPatch) 
     (loaded,) = load(["d"], on_read=lambda done, total: steps.append((done, total)))
     assert loaded.copies[0].program is loaded.copies[1].program
     assert steps == [(1, 2), (2, 2)]
-    assert loading.MALFORMED == {"RM701", "RM702"}
+    assert {"RM701", "RM702"} == loading.MALFORMED

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
 from rankmuster.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from rankmuster.report import Report
 
 FORMATS = ("text", "json")
 CommandT = TypeVar("CommandT", bound=click.Command)
@@ -51,6 +55,24 @@ class Output:
         if sys.stdout.isatty():
             data = msgspec.json.format(data, indent=2)
         click.echo(data.decode())
+
+    def report(self, report: Report) -> None:
+        """Print a report, as JSON or as text for the terminal at hand."""
+        if self.is_json:
+            self.json(report.to_dict())
+            return
+        from rankmuster.render import text
+
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        color = use_color(sys.stdout)
+        click.echo(text(report, color=color, quiet=self.quiet, width=width), color=color)
+
+    def module_lines(self, names: Sequence[str], reports: Sequence[Report]) -> None:
+        """Print one line for each module, and the errors of those that have any."""
+        from rankmuster.render import modules
+
+        color = use_color(sys.stdout)
+        click.echo(modules(names, reports, color=color), color=color)
 
     def log(self, text: str) -> None:
         """Say something about the progress on standard error, unless --quiet."""

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
-# Names come from files that anybody may have written; an escape sequence in one must not run.
+from rankmuster.ranks import fold
+
+# Names come from files that anybody may have written. An escape sequence in one must not run, a
+# bidirectional mark must not reorder a line, and a lone surrogate must not break the encoder.
 CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+IDS_SHOWN = 16
+GROUPS_SHOWN = 6
 
 
 def printable(text: str) -> str:
@@ -15,6 +23,38 @@ def printable(text: str) -> str:
     return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def count(number: int, noun: str, plural: str = "") -> str:
+def count(number: int, noun: str) -> str:
     """A number with its noun: "1 op", "2 ops"."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+    return f"{number} {noun if number == 1 else noun + 's'}"
+
+
+def devices(ids: Sequence[int]) -> str:
+    """Ids with their noun: "device 5", "devices 0-4,6-7"."""
+    return f"device{'' if len(ids) == 1 else 's'} {fold(ids)}"
+
+
+def members(ids: Sequence[int]) -> str:
+    """The members of a group in their order, which counts: folded only where they ascend."""
+    if len(ids) > 2 and all(here < there for here, there in pairwise(ids)):
+        return fold(ids)
+    rest = len(ids) - IDS_SHOWN
+    return ",".join(map(str, ids[:IDS_SHOWN])) + (f",… ({rest} more)" if rest > 0 else "")
+
+
+def groups(sets: Sequence[Sequence[int]]) -> str:
+    """The sub-groups of a set, the first few of them."""
+    rest = len(sets) - GROUPS_SHOWN
+    more = [f"… ({rest} more)"] if rest > 0 else []
+    return "  ".join([*map(members, sets[:GROUPS_SHOWN]), *more])
+
+
+def value(anything: Any) -> str:
+    """A value of a finding: lists of ids as members, the rest as it prints."""
+    if isinstance(anything, list | tuple) and all(isinstance(each, int) for each in anything):
+        return f"[{members(anything)}]"
+    return "not recorded" if anything is None else printable(str(anything))
+
+
+def seconds(time_s: float) -> str:
+    """A duration as people say it: "1.2 ms", "3.4 s"."""
+    return f"{time_s * 1000:.1f} ms" if time_s < 1 else f"{time_s:.1f} s"

@@ -1,0 +1,111 @@
+"""`rankmuster.read` and `rankmuster.check`: the command line's two questions, asked from Python."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from rankmuster import formats
+from rankmuster.check import check as run_check
+from rankmuster.copies import ProgramCopy
+from rankmuster.errors import UnreadableInput
+from rankmuster.load import Loaded, LoadOptions, arrange, load, rank_of, read_path, world_of
+from rankmuster.load.devices import Place
+from rankmuster.program import Program
+from rankmuster.report import Report
+
+
+@runtime_checkable
+class HasText(Protocol):
+    """What prints itself as a program: a JAX `Compiled` or `Lowered`."""
+
+    def as_text(self) -> str | None:
+        """The program's text."""
+
+
+Readable: TypeAlias = str | bytes | os.PathLike[str] | HasText
+"""A path, a program's own bytes or text, or what has `as_text()`."""
+
+
+def read(
+    program: Readable, *, replicas: int | None = None, partitions: int | None = None
+) -> Program:
+    """Read a program from a path, from bytes or text, or from anything with `as_text()`.
+
+    *replicas* and *partitions* are the counts that an HLO text may leave out. Raises
+    `InvalidProgram` with the place, `UnreadableInput` for a path that cannot be opened, and
+    TypeError for anything else.
+    """
+    if isinstance(program, os.PathLike) or (isinstance(program, str) and not is_text(program)):
+        return read_path(os.fspath(program), replicas=replicas, partitions=partitions)
+    if isinstance(program, str):
+        program = program.encode("utf-8", "surrogateescape")
+    where = "" if isinstance(program, bytes) else type(program).__name__
+    data = program if isinstance(program, bytes) else text_of(program)
+    return formats.read(data, where=where, replicas=replicas, partitions=partitions)
+
+
+def is_text(text: str) -> bool:
+    """Whether a string is a program itself and not the path of one."""
+    return "\n" in text or formats.sniff(text.encode("utf-8", "surrogateescape")) is not None
+
+
+def text_of(program: Any) -> bytes:
+    """What `as_text()` says; of a JAX `Lowered`, which prints StableHLO, its HLO."""
+    if not isinstance(program, HasText):
+        raise TypeError(f"a program is a path, text, bytes or has as_text(), not {program!r}")
+    data = (program.as_text() or "").encode()
+    if formats.sniff(data) is None:
+        try:
+            data = (program.as_text(dialect="hlo") or "").encode()  # type: ignore[call-arg] # JAX
+        except TypeError:  # no JAX object: the reader says what is wrong with the text it has
+            return data
+    return data
+
+
+def check(
+    programs: Iterable[Program | ProgramCopy | Readable],
+    *,
+    world: int | None = None,
+    same: bool = False,
+) -> Report:
+    """Compare *programs* and report what is wrong in each and what differs between them.
+
+    They are programs, copies (programs with their devices) or whatever `read` takes. One program
+    stands for the whole world; several are taken in order, each for as many devices, unless they
+    say their rank. Paths alone mean what they mean on the command line, folders and patterns with
+    {rank} included. With *same* all programs have to be equal, also where they share nothing.
+    Raises what `read` raises, and `UnreadableInput` where the programs do not divide the world.
+    """
+    loaded = gather(list(programs), LoadOptions(world=world))
+    return run_check(
+        loaded.copies, loaded.world, findings=loaded.findings, absent=loaded.absent, same=same
+    )
+
+
+def gather(programs: list[Program | ProgramCopy | Readable], options: LoadOptions) -> Loaded:
+    """The copies that *programs* amount to."""
+    if not programs:
+        raise ValueError("no programs to check")
+    if all(is_path(each) for each in programs):
+        modules = load([os.fspath(each) for each in programs], options)  # type: ignore[arg-type] # is_path
+        if len(modules) > 1:
+            raise UnreadableInput(f"{len(modules)} modules: {', '.join(m.module for m in modules)}")
+        return modules[0]
+    copies = tuple(each for each in programs if isinstance(each, ProgramCopy))
+    if len(copies) == len(programs):
+        places = [Place(path=copy.path, rank=max(copy.devices, default=0)) for copy in copies]
+        return Loaded(copies=copies, world=world_of([c.program for c in copies], places, options))
+    if copies:
+        raise TypeError("give copies with devices, or programs without: not both")
+    read_ones = [each if isinstance(each, Program) else read(each) for each in programs]  # type: ignore[arg-type] # no copies here
+    places = [Place(path=f"program {n}", rank=rank_of(each)) for n, each in enumerate(read_ones)]
+    return arrange(read_ones, places, options)
+
+
+def is_path(program: object) -> bool:
+    """Whether *program* names a file or folder."""
+    if isinstance(program, str):
+        return not is_text(program)
+    return isinstance(program, os.PathLike)
