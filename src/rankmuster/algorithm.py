@@ -56,8 +56,8 @@ class Question:
     """What decides: the group's shape, the op, and its size where it is known.
 
     `nbytes` is None where no op says; `mesh_ok` is the group's own flag (`nccl_mesh_supported`);
-    `whole_chips` says that every rank of each chip takes part; `tiny_mesh` is the older family,
-    which meshes 2, 4, 8 or multiples of 6 ranks only.
+    `whole_chips` says that every rank of each chip takes part; the older family is
+    `full_mesh_only`, so meshes 2, 4 or 8 ranks, and where `grouped_mesh` multiples of 6 too.
     """
 
     size: int
@@ -71,7 +71,7 @@ class Question:
     in_pod: bool = False
     mesh_ok: bool = True
     whole_chips: bool = True
-    tiny_mesh: bool = False
+    full_mesh_only: bool = False
     grouped_mesh: bool = False
 
     @property
@@ -152,7 +152,7 @@ def _against_mesh(q: Question) -> Iterator[str]:
     if q.size > MESH_MAX_RANKS:
         yield f"{q.size} ranks, more than {MESH_MAX_RANKS}"
     grouped = q.grouped_mesh and q.size % GROUPED_MESH_FACTOR == 0
-    if q.tiny_mesh and q.size not in FULL_MESH_SIZES and not grouped:
+    if q.full_mesh_only and q.size not in FULL_MESH_SIZES and not grouped:
         yield f"{q.size} ranks, not 2, 4 or 8" + (" or a multiple of 6" * q.grouped_mesh)
     if q.kind not in MESH_ONLY and q.nbytes is not None and q.nbytes >= MESH_BELOW:
         yield f"{q.nbytes} bytes are 1 MiB or more"

@@ -128,6 +128,11 @@ class Cluster:
         """Each node's place in its pod; nodes fill pods in order."""
         return tuple(self._seat(node) for node in range(self.nodes))
 
+    @cached_property
+    def has_pods(self) -> bool:
+        """Whether any two nodes share a pod."""
+        return any(seat.size > 1 for seat in self.seats)
+
     def _seat(self, node: int) -> Seat:
         room = self.instance.pod_nodes
         if self.instance.pod_type is PodType.NONE:

@@ -1,0 +1,245 @@
+"""What is wrong with where groups land: RM204, RM205, RM401 to RM404, and worlds that do not fit.
+
+Every finding is about the cluster and one set; ids that do not exist are `verify`'s.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rankmuster.clusters import Cluster
+from rankmuster.finding import Finding, finding
+from rankmuster.group import SubGroup
+from rankmuster.placement.footprint import Footprint, Shape
+from rankmuster.placement.traffic import Traffic
+from rankmuster.ranks import fold
+from rankmuster.resolve import GroupSet
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A set and how its sub-groups lie."""
+
+    set: GroupSet
+    shapes: tuple[Shape, ...]
+
+
+def check_world(cluster: Cluster, world_size: int) -> Iterator[Finding]:
+    """RM002 and RM403: the world does not fit; RM403 and RM404: claims that contradict."""
+    listed = cluster.listed_core_size
+    if listed is not None and listed != cluster.core_size:
+        yield finding(
+            "RM403",
+            f"the cluster is taken with logical-core size {cluster.core_size},"
+            f" its servers say {listed}",
+        )
+    for claim in cluster.claims:
+        yield finding("RM404", claim)
+    if world_size <= cluster.size:
+        return
+    fits = [size for size in cluster.instance.core_sizes if _capacity(cluster, size) == world_size]
+    what = f"the world has {world_size} devices and {cluster.name} holds {cluster.size}"
+    if fits:
+        yield finding(
+            "RM403",
+            f"{what}: it fits logical-core size {fits[0]}, not {cluster.core_size}",
+            fix=f"say lnc={fits[0]} if the program was compiled for it, or recompile",
+        )
+    else:
+        yield finding("RM002", what, fix="take more nodes, or a program for a smaller world")
+
+
+def _capacity(cluster: Cluster, core_size: int) -> int:
+    return cluster.size * cluster.core_size // core_size
+
+
+def check_room(cluster: Cluster, sets: Sequence[GroupSet]) -> Iterator[Finding]:
+    """RM106: more sets than this cluster's runtime has communicators."""
+    limit = cluster.max_communicators
+    if limit is not None and len(sets) > limit:
+        yield finding(
+            "RM106", f"the program has {len(sets)} group sets, and the runtime room for {limit}"
+        )
+
+
+def check_pairs(cluster: Cluster, placed: Placed) -> Iterator[Finding]:
+    """RM204, RM205: a permute on Neuron hardware runs along rings of direct links (facts §7.1)."""
+    if placed.set.pairs is None or not cluster.is_neuron:
+        return
+    sends = Counter(source for source, _ in placed.set.pairs)
+    receives = Counter(target for _, target in placed.set.pairs)
+    open_ones = [
+        members
+        for members in placed.set.members
+        if any(sends[device] != 1 or receives[device] != 1 for device in members)
+    ]
+    if open_ones:
+        yield finding(
+            "RM204",
+            f"pairs set {placed.set.id}: {_some(open_ones)} not a ring: some device does not both"
+            " send and receive",
+            group=placed.set.id,
+            ranks=(device for members in open_ones for device in members),
+        )
+    broken = [shape for shape in placed.shapes if shape.footprint.unlinked]
+    if broken:
+        shape = broken[0]
+        far = [step for step in shape.steps if (cluster.hops(*step) or 0) > 1]
+        (source, target), *_ = far
+        count = sum(each.footprint.unlinked * len(each.groups) for each in broken)
+        yield finding(
+            "RM205",
+            f"pairs set {placed.set.id}: devices {source} and {target} sit on chips"
+            f" {cluster.hops(source, target)} links apart"
+            + (f" (and {count - 1} more pairs likewise)" if count > 1 else ""),
+            group=placed.set.id,
+            ranks=(device for each in broken for device in each.devices()),
+        )
+
+
+def _some(groups: Sequence[SubGroup]) -> str:
+    if len(groups) == 1:
+        return f"the component of devices {fold(groups[0])} is"
+    return f"{len(groups)} components, such as {fold(groups[0])}, are"
+
+
+def check_even(cluster: Cluster, placed: Placed) -> Iterator[Finding]:
+    """RM402: nodes give a group different numbers of members, or members of other numbers."""
+    if placed.set.pairs is not None:
+        return
+    wrong = [shape for shape in placed.shapes if _uneven(shape.footprint, cluster)]
+    if wrong:
+        shape = wrong[0]
+        local = cluster.local_rank_n
+        counts = Counter(device // local for device in shape.first)
+        if shape.footprint.per_node is None:
+            what = (
+                "nodes give " + ", ".join(f"{node}: {n}" for node, n in _few(counts)) + " members"
+            )
+        else:
+            what = "nodes give devices of different numbers"
+        yield finding(
+            "RM402",
+            f"group set {placed.set.id}: {_of(shape)}: {what}",
+            group=placed.set.id,
+            ranks=(device for each in wrong for device in each.devices()),
+        )
+
+
+def _few(counts: Mapping[int, int], limit: int = 6) -> list[tuple[int, int]]:
+    return sorted(counts.items())[:limit]
+
+
+def _uneven(footprint: Footprint, cluster: Cluster) -> bool:
+    return footprint.per_node is None or (cluster.is_neuron and not footprint.same_places)
+
+
+def _of(shape: Shape) -> str:
+    more = len(shape.groups) - 1
+    return f"devices {fold(shape.first)}" + (f" (and {more} more groups)" if more else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A boundary: its name, how many devices lie within one unit, and a footprint's field."""
+
+    name: str
+    capacity: int
+    field: str
+
+    def spans(self, footprint: Footprint) -> int:
+        """How many units a group occupies."""
+        spans: int = getattr(footprint, self.field)
+        return spans
+
+    def needs(self, size: int) -> int:
+        """How many units a group of *size* needs at least."""
+        return -(-size // self.capacity)
+
+
+def levels(cluster: Cluster) -> tuple[Level, ...]:
+    """The boundaries of a cluster that a group can cross, the dearest first."""
+    local = cluster.local_rank_n
+    pod = max(seat.size for seat in cluster.seats)
+    every = (
+        Level("racks", cluster.instance.rack_nodes * local, "racks"),
+        Level("pods", pod * local if pod > 1 else 0, "pods"),
+        Level("nodes", local, "nodes"),
+        Level("chips", cluster.workers_per_chip, "chips"),
+    )
+    return tuple(level for level in every if 1 < level.capacity < cluster.size)
+
+
+def check_crossings(
+    cluster: Cluster, sets: Sequence[Placed], moved: Mapping[int, Traffic]
+) -> Iterator[Finding]:
+    """RM401: a set crosses a boundary although another order of the mesh axes would spare it.
+
+    A crossing is justified where sets that lie as tightly as they can, and move at least as much,
+    would not leave room: the group together with their groups of its members fills more units than
+    the group needs by itself. One finding a set, for the dearest boundary.
+    """
+    bounds = levels(cluster)
+    for placed in sets:
+        for level in bounds:
+            shape = _needless(placed, level, sets, moved)
+            if shape is not None:
+                yield _crossing(placed, level, shape)
+                break
+
+
+def _needless(
+    placed: Placed, level: Level, sets: Sequence[Placed], moved: Mapping[int, Traffic]
+) -> Shape | None:
+    crossing = [
+        shape
+        for shape in placed.shapes
+        if level.spans(shape.footprint) > level.needs(shape.footprint.size)
+    ]
+    if not crossing:
+        return None
+    own = moved[placed.set.id].total
+    tight = [
+        other.set.by_device
+        for other in sets
+        if other is not placed and moved[other.set.id].total >= own and _is_tight(other, level)
+    ]
+    for shape in crossing:
+        room = level.needs(shape.footprint.size) * level.capacity
+        if _reach(shape.first, tight, room) <= room:
+            return shape
+    return None
+
+
+def _is_tight(placed: Placed, level: Level) -> bool:
+    return all(
+        level.spans(shape.footprint) == level.needs(shape.footprint.size) for shape in placed.shapes
+    )
+
+
+def _reach(members: SubGroup, tight: Sequence[Mapping[int, SubGroup]], room: int) -> int:
+    """How many devices hang together with *members* through tight sets; stops above *room*."""
+    found = set(members)
+    queue = list(found)
+    for device in queue:  # grows while it is read
+        for by_device in tight:
+            new = set(by_device.get(device, ())) - found
+            found |= new
+            queue += new
+        if len(found) > room:
+            break
+    return len(found)
+
+
+def _crossing(placed: Placed, level: Level, shape: Shape) -> Finding:
+    size, spans = shape.footprint.size, level.spans(shape.footprint)
+    needs = level.needs(size)
+    return finding(
+        "RM401",
+        f"group set {placed.set.id}: {_of(shape)}: {size} members lie on {spans} {level.name}"
+        f" where {needs} would do",
+        group=placed.set.id,
+        ranks=shape.devices(),
+    )
