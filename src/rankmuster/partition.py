@@ -8,6 +8,7 @@ edge lists that are large (numpy is imported only then).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -123,45 +124,50 @@ def components(pairs: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
         edges = np.array(pairs, dtype=np.int64)
     except OverflowError:  # an id beyond 64 bits: wrong for any world, but not ours to refuse
         return tuple(map(tuple, ConnectedComponents(sorted(pairs)).components().values()))
-    return label(edges).members()
+    return grouped(edges)
 
 
 class Labels(NamedTuple):
     """Components of an edge array: `labels[i]` is the component of `vertices[i]`.
 
-    Components are numbered, and `vertices` listed, by first appearance over the sorted edges.
+    `vertices` are the distinct ids, ascending; components are numbered from 0 by their least id.
     """
 
     number: int
     vertices: Array
     labels: Array
 
-    def members(self) -> tuple[tuple[int, ...], ...]:
-        """Return the ids of each component, in universe order."""
-        import numpy as np
-
-        order = np.argsort(self.labels, kind="stable")
-        ends = np.cumsum(np.bincount(self.labels, minlength=self.number)).tolist()
-        ids = self.vertices[order].tolist()
-        return tuple(
-            tuple(ids[start:end]) for start, end in zip([0, *ends[:-1]], ends, strict=True)
-        )
-
 
 def label(edges: Array) -> Labels:
     """Label the components of *edges*, an integer array of shape (E, 2) of global ids."""
+    vertices, places = dense(edges.reshape(-1))
+    return Labels(*number(vertices, hook_and_jump(len(vertices), places[0::2], places[1::2])))
+
+
+def grouped(edges: Array) -> tuple[tuple[int, ...], ...]:
+    """Return the components of *edges* as `components` does."""
     import numpy as np
 
-    vertices, ends = dense(np.ascontiguousarray(edges).reshape(-1))
-    sources, targets = ends[0::2], ends[1::2]
+    vertices, places = dense(edges.reshape(-1))
+    sources, targets = places[0::2], places[1::2]
     roots = hook_and_jump(len(vertices), sources, targets)
     order = first_appearance(len(vertices), sources, targets)
     roots = roots[order]
-    first = np.full(len(vertices), -1, dtype=np.int64)
+    first = np.empty(len(vertices), dtype=np.int64)  # where each root's component first appears
     first[roots[::-1]] = np.arange(len(order) - 1, -1, -1)
-    is_first = first[roots] == np.arange(len(order))
-    number = np.cumsum(is_first) - 1
-    return Labels(int(is_first.sum()), vertices[order], number[first[roots]])
+    by_component = np.argsort(first[roots], kind="stable")
+    members = vertices[order[by_component]].tolist()
+    starts = np.flatnonzero(np.diff(roots[by_component], prepend=-1)).tolist()
+    return tuple(tuple(members[start:end]) for start, end in pairwise([*starts, len(members)]))
+
+
+def number(vertices: Array, roots: Array) -> tuple[int, Array, Array]:
+    """Number the components whose *roots* are the least vertices of each."""
+    import numpy as np
+
+    is_root = roots == np.arange(len(roots))
+    numbers = np.cumsum(is_root) - 1
+    return int(is_root.sum()), vertices, numbers[roots]
 
 
 def dense(ids: Array) -> tuple[Array, Array]:
@@ -172,38 +178,55 @@ def dense(ids: Array) -> tuple[Array, Array]:
     """
     import numpy as np
 
-    bits = max(len(ids) - 1, 1).bit_length()
+    bits = len(ids).bit_length()
     if not len(ids) or int(ids.min()) < 0 or int(ids.max()) >> (63 - bits):
         return np.unique(ids, return_inverse=True)
-    words = (ids.astype(np.int64) << bits) | np.arange(len(ids), dtype=np.int64)
+    words = ids.astype(np.int64)
+    words <<= bits
+    words |= np.arange(len(ids), dtype=np.int64)
     words.sort()
     positions = words & ((1 << bits) - 1)
     words >>= bits
-    is_new = np.empty(len(words), dtype=bool)
-    is_new[0] = True
+    is_new = np.ones(len(words), dtype=bool)
     np.not_equal(words[1:], words[:-1], out=is_new[1:])
-    places = np.empty(len(ids), dtype=np.int64)
-    places[positions] = np.cumsum(is_new) - 1
-    return words[is_new], places
+    distinct = words.compress(is_new)
+    is_new[0] = False  # the running count then starts from 0
+    places = np.empty(len(ids), dtype=np.int32)
+    places[positions] = np.cumsum(is_new, dtype=np.int32)
+    return distinct, places
 
 
 def hook_and_jump(count: int, sources: Array, targets: Array) -> Array:
     """Return, for each of *count* vertices, the least vertex of its component.
 
-    Rounds of hooking every root onto its least neighbour, halving all paths and dropping the edges
-    that have become loops: at least half of the roots go in every two rounds.
+    Rounds of hooking every root onto its least neighbour, halving paths until they are flat, and
+    dropping the edges that have become loops. A root that no other hooks onto in one round hooks
+    onto another in the next, so their number halves in every two rounds.
     """
     import numpy as np
 
-    parent = np.arange(count, dtype=np.int64)
+    parent = np.arange(count, dtype=np.int32)
     while len(sources):
         low, high = np.minimum(sources, targets), np.maximum(sources, targets)
         np.minimum.at(parent, high, low)
-        while not np.array_equal(above := parent[parent], parent):
-            parent = above
-        sources, targets = parent[low], parent[high]
-        apart = sources != targets
-        sources, targets = sources[apart], targets[apart]
+        if len(high) < count // 4:
+            # Few roots were hooked: what hangs below them is flattened once, at the end.
+            while not np.array_equal(further := parent.take(near := parent.take(high)), near):
+                parent[high] = further
+        else:
+            parent = flat(parent)
+        sources, targets = parent.take(low), parent.take(high)
+        apart = np.flatnonzero(sources != targets)
+        sources, targets = sources.take(apart), targets.take(apart)
+    return flat(parent)
+
+
+def flat(parent: Array) -> Array:
+    """Return the forest with every vertex pointing at its root."""
+    import numpy as np
+
+    while not np.array_equal(further := parent.take(parent), parent):
+        parent = further
     return parent
 
 
