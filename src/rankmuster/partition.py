@@ -234,7 +234,8 @@ def first_appearance(count: int, sources: Array, targets: Array) -> Array:
     """Return the vertices in the order in which the sorted edges name them."""
     import numpy as np
 
-    edges = sources * count + targets  # below 2**63: there are fewer vertices than 2**31
+    # Places are 32 bits wide and their products are not; there are fewer vertices than 2**31.
+    edges = sources.astype(np.int64) * count + targets
     edges.sort()
     named = np.empty(2 * len(edges), dtype=np.int64)
     named[0::2], named[1::2] = np.divmod(edges, max(count, 1))
