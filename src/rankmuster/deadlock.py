@@ -93,9 +93,14 @@ class NodeTopology:
         mapping.build_port_and_rid_map(self.cluster.chip, 0, chips, chips, rids)
         return self.cluster
 
+    @cached_property
+    def _chips(self) -> tuple[int, ...]:
+        local = range(self.cluster.local_rank_n)
+        return tuple(self.cluster.chip.mla_device_idx(nec_dev) for nec_dev in local)
+
     def mla_device_idx(self, participant: int) -> int:
         """The chip of a global device id, counted inside its node (D58)."""
-        return self.cluster.chip.mla_device_idx(participant % self.cluster.local_rank_n)
+        return self._chips[participant % self.cluster.local_rank_n]
 
     def directly_connected(self, a: int, b: int) -> bool:
         """Whether the node's maps show a port between two chips."""

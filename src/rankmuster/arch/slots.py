@@ -85,10 +85,11 @@ class OpsTable:
 
     def at(self, offset: int) -> Callable[..., Any]:
         """The leaf at *offset*. Raises SlotUnset with the slot's guard where it is NULL."""
-        here = SlotInfo.of(type(self))[offset]
+        here = next(each for each in fields(self) if each.metadata["offset"] == offset)
         leaf: Leaf = getattr(self, here.name)
         if leaf is None:
-            raise SlotUnset(f"{here.guard or here.name}: +{offset} is NULL on this generation")
+            guard = here.metadata["guard"] or here.name
+            raise SlotUnset(f"{guard}: +{offset} is NULL on this generation")
         return leaf
 
     def missing(self) -> tuple[str, ...]:
