@@ -30,6 +30,7 @@ __all__ = [
     "ProgramCopy",
     "Report",
     "World",
+    "__version__",
     "check",
     "muster",
     "read",

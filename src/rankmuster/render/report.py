@@ -96,16 +96,27 @@ def by_weight(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda each: order.index(each.severity))
 
 
-def add_finding(page: Page, found: Finding) -> None:
+def findings_text(
+    findings: Iterable[Finding], *, labels: Sequence[str] = (), color: bool = False
+) -> str:
+    """*findings* for people; *labels* name the sides of their values instead of device ids."""
+    page = Page(color=color)
+    for found in by_weight(findings):
+        add_finding(page, found, labels)
+    return str(page)
+
+
+def add_finding(page: Page, found: Finding, labels: Sequence[str] = ()) -> None:
     """One finding: what, the values side by side, the ops around it, and what to do."""
     severity = str(found.severity)
     page.line((f"{severity} {found.code}", STYLES[severity]), ": ", printable(found.message))
     if len(found.values) > 1:
-        wide = max(len(devices(each.ranks)) for each in found.values)
-        for each in found.values:
+        sides = labels or [devices(each.ranks) for each in found.values]
+        wide = max(map(len, sides))
+        for side, each in zip(sides, found.values, strict=True):
             expected = found.majority and each.ranks == found.others
             mark = "  (the majority)" if expected else ""
-            page.line(f"{devices(each.ranks):{wide}}  {value(each.value)}{mark}", indent=4)
+            page.line(f"{printable(side):{wide}}  {value(each.value)}{mark}", indent=4)
     for line in found.context:
         page.line((printable(line), "dim"), indent=4)
     if found.fix and found.severity is not Severity.INFO:
