@@ -21,26 +21,20 @@ def barrier(rank: int, size: int, no: MusterError | None = None) -> Steps[Muster
     """
     distance = 1
     while distance < size:
+        ahead, behind = (rank + distance) % size, (rank - distance) % size
         # In a ring of blocking sends somebody has to receive first: those with this round's bit.
-        if rank & distance:
-            heard = yield from _hear(rank, size, distance)
-            yield from _tell(rank, size, distance, no)
-        else:
-            yield from _tell(rank, size, distance, no)
-            heard = yield from _hear(rank, size, distance)
-        no = graver(no, heard)
+        if hears_first := rank & distance:
+            no = yield from _hear(behind, no)
+        yield from try_send(ahead, pack_barrier(well=no is None))
+        if not hears_first:
+            no = yield from _hear(behind, no)
         distance <<= 1
     return no
 
 
-def _tell(rank: int, size: int, distance: int, no: MusterError | None) -> Steps[None]:
-    yield from try_send((rank + distance) % size, pack_barrier(well=no is None))
-
-
-def _hear(rank: int, size: int, distance: int) -> Steps[MusterError | None]:
-    peer = (rank - distance) % size
+def _hear(peer: int, no: MusterError | None) -> Steps[MusterError | None]:
     try:
         well = unpack_barrier((yield Recv(peer, BARRIER.size)))
     except PeerTrouble as trouble:
-        return refused_by(peer, trouble)
-    return None if well else GroupRefused(f"rank {peer} passes a no on", hearsay=True)
+        return graver(no, refused_by(peer, trouble))
+    return no if well or no else GroupRefused(f"rank {peer} passes a no on", hearsay=True)

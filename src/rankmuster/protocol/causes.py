@@ -13,6 +13,7 @@ import msgspec
 from rankmuster.errors import InvariantError, RemoteProtocolError
 
 MESSAGE_CHARS = 500
+HEAD_BYTES = 100  # of the frame and of the list, beside the causes
 LOST = "RM602"
 SILENT = "RM603"
 
@@ -51,7 +52,7 @@ def encode(causes: Iterable[Cause], at_most: int) -> bytes:
     There is always at least one: a single cut cause fits every bound in use.
     """
     kept: list[Cause] = []
-    omitted, room = 0, at_most - 64
+    omitted, room = 0, at_most - HEAD_BYTES
     for cause in causes:
         short = cause.cut()
         room -= len(msgspec.json.encode(short)) + 1

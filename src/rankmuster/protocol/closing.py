@@ -14,12 +14,11 @@ from rankmuster.errors import DeadlineExceeded, MusterError
 from rankmuster.protocol.causes import LOST, SILENT, Cause, Causes, decode, encode, root_causes
 from rankmuster.protocol.frames import (
     ANSWER_BYTES,
-    CLOSING,
     REPORT_BYTES,
     pack_closing,
     unpack_closing,
 )
-from rankmuster.protocol.steps import PeerTrouble, Recv, Steps, try_send
+from rankmuster.protocol.steps import PeerTrouble, Recv, Send, Steps, try_send
 
 ROOT = 0
 ROOT_GRACE = 1  # the root collects, and sends its answers, one margin longer than groups wait;
@@ -50,13 +49,14 @@ def closing(process: int, size: int, cause: Cause | None) -> Steps[Answer]:
 def report(cause: Cause | None) -> Steps[Answer]:
     """Tell the root, then wait for its answer."""
     try:
-        body = encode([cause], REPORT_BYTES) if cause else b""
-        yield from _say(ROOT, body, REPORT_BYTES, ANSWER_GRACE)
+        yield Send(
+            ROOT, pack_closing(encode([cause], REPORT_BYTES) if cause else b""), ANSWER_GRACE
+        )
         told = yield from _hear(ROOT, ANSWER_BYTES, ANSWER_GRACE)
     except PeerTrouble as trouble:
         lost_root = blame(ROOT, trouble, "before its answer")
         return Answer(go=False, causes=(cause, lost_root) if cause else (lost_root,))
-    return Answer(go=False, causes=told.causes, omitted=told.omitted) if told else GO
+    return _answer(told)
 
 
 def answer_all(size: int, cause: Cause | None) -> Steps[Answer]:
@@ -70,13 +70,10 @@ def answer_all(size: int, cause: Cause | None) -> Steps[Answer]:
         else:
             if told:
                 reports[process] = told.causes[0]
-    body = encode(root_causes(reports), ANSWER_BYTES) if reports else b""
+    answer = pack_closing(encode(root_causes(reports), ANSWER_BYTES) if reports else b"")
     for process in range(1, size):
-        yield from _say(process, body, ANSWER_BYTES, ROOT_GRACE)
-    if not reports:
-        return GO
-    told = decode(body)  # what the others read, cut where theirs is
-    return Answer(go=False, causes=told.causes, omitted=told.omitted)
+        yield from try_send(process, answer, ROOT_GRACE)
+    return _answer(_read(answer))  # as the others read it, cut where theirs is
 
 
 def blame(process: int, trouble: MusterError, when: str, phase: str = "closing") -> Cause:
@@ -91,13 +88,15 @@ def blame(process: int, trouble: MusterError, when: str, phase: str = "closing")
     )
 
 
-def _say(peer: int, body: bytes, at_most: int, grace: int) -> Steps[None]:
-    yield from try_send(peer, pack_closing(yes=not body, causes=body, at_most=at_most), grace)
-    if body:
-        yield from try_send(peer, body, grace)
-
-
 def _hear(peer: int, at_most: int, grace: int) -> Steps[Causes | None]:
-    """A peer's yes as None, or the causes of its no."""
-    yes, length = unpack_closing((yield Recv(peer, CLOSING.size, grace)), at_most=at_most)
-    return None if yes else decode((yield Recv(peer, length, grace)))
+    return _read((yield Recv(peer, at_most, grace)))
+
+
+def _read(frame: bytes) -> Causes | None:
+    """A yes as None, or the causes of a no."""
+    causes = unpack_closing(frame)
+    return decode(causes) if causes else None
+
+
+def _answer(told: Causes | None) -> Answer:
+    return Answer(go=False, causes=told.causes, omitted=told.omitted) if told else GO

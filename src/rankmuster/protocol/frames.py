@@ -17,13 +17,11 @@ UNIQUE_ID_BYTES = 128
 VERDICT = struct.Struct("<16sB")  # signature, "my subtree agrees" (facts D11)
 TICKET = struct.Struct("<128sB")  # unique id, "the whole group agrees" (facts D12)
 BARRIER = struct.Struct("<B")  # "nothing has failed, as far as I have heard"
-CLOSING = struct.Struct(
-    "<4sBBHI"
-)  # magic, version, "ready" or "go", zero, bytes of causes that follow
+CLOSING = struct.Struct("<4sBBH")  # magic, version, "ready" or "go", zero; a no's causes follow
 assert VERDICT.size == 0x11, "S0 §5: ncclBootstrapSend(..., 0x11)"
 assert TICKET.size == 0x81, "S0 §5: ncclBootstrapSend(..., 0x81)"
 assert BARRIER.size == 1
-assert CLOSING.size == 12
+assert CLOSING.size == 8
 
 CLOSING_MAGIC = b"RMCL"
 CLOSING_VERSION = 1
@@ -67,31 +65,25 @@ def unpack_barrier(frame: bytes) -> bool:
     return _flag(flag, "barrier")
 
 
-def pack_closing(*, yes: bool, causes: bytes, at_most: int) -> bytes:
-    """Frame the head of a report or an answer; *causes* is what will follow it, empty for a yes."""
-    if yes == bool(causes) or len(causes) > at_most:
-        raise LocalProtocolError(
-            f"a closing frame says {'yes' if yes else 'no'} with {len(causes)} bytes of causes "
-            f"(a no has 1 to {at_most}, a yes none)"
-        )
-    return CLOSING.pack(CLOSING_MAGIC, CLOSING_VERSION, yes, 0, len(causes))
+def pack_closing(causes: bytes = b"") -> bytes:
+    """Frame a report or an answer: *causes* make it a no, none a yes."""
+    return CLOSING.pack(CLOSING_MAGIC, CLOSING_VERSION, not causes, 0) + causes
 
 
-def unpack_closing(frame: bytes, *, at_most: int) -> tuple[bool, int]:
-    """Whether the sender says yes, and how many bytes of causes follow."""
-    magic, version, flag, zero, length = _unpack(CLOSING, frame, "closing")
+def unpack_closing(frame: bytes) -> bytes:
+    """The causes of a no, or b"" for a yes."""
+    head, causes = frame[: CLOSING.size], frame[CLOSING.size :]
+    magic, version, flag, zero = _unpack(CLOSING, head, "closing")
     if (magic, version, zero) != (CLOSING_MAGIC, CLOSING_VERSION, 0):
         raise RemoteProtocolError(
-            f"a closing frame begins with {frame[:8].hex()}",
+            f"a closing frame begins with {head.hex()}",
             fix=f"expected {CLOSING_MAGIC!r}, version {CLOSING_VERSION}",
         )
-    yes = _flag(flag, "closing")
-    if yes == bool(length) or length > at_most:
+    if _flag(flag, "closing") == bool(causes):
         raise RemoteProtocolError(
-            f"a closing frame says {'yes' if yes else 'no'} with {length} bytes of causes "
-            f"(a no has 1 to {at_most}, a yes none)"
+            f"a closing frame says {'yes with' if causes else 'no without'} causes"
         )
-    return yes, length
+    return causes
 
 
 def _pack(layout: struct.Struct, payload: bytes, size: int, name: str, *, flag: bool) -> bytes:

@@ -169,10 +169,10 @@ class Multiplexer(Generic[K, T]):
         if frames := self._mail.get(link):
             frame = frames.popleft()
             self._room += len(frame)
-            if len(frame) == awaits.nbytes:
+            if len(frame) <= awaits.nbytes:
                 return frame
             trouble = RemoteProtocolError(
-                f"device {source} sent a frame of {len(frame)} bytes where {awaits.nbytes} are due"
+                f"device {source} sent {len(frame)} bytes where at most {awaits.nbytes} are due"
             )
         elif source in self._lost:
             trouble = PeerLost(self._lost[source])

@@ -6,6 +6,9 @@ whoever heard a yes so far waits for it in the next.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from rankmuster.errors import MusterError, NotAgreed
 from rankmuster.protocol.barrier import barrier
 from rankmuster.protocol.bootstrap import GroupRefused, bootstrap, graver, is_hearsay
@@ -13,6 +16,9 @@ from rankmuster.protocol.causes import Cause
 from rankmuster.protocol.closing import Answer, blame, closing
 from rankmuster.protocol.frames import NO_UNIQUE_ID
 from rankmuster.protocol.steps import Steps
+
+Form: TypeAlias = Callable[[int, int, bytes, bytes, MusterError | None], Steps[bytes]]
+"""How a group forms: `form_group`, or `bootstrap` alone."""
 
 
 class MusterRefused(NotAgreed):
@@ -43,16 +49,24 @@ def form_group(
 
 
 def muster(
-    rank: int, size: int, signature: bytes, unique_id: bytes, no: MusterError | None = None
+    rank: int,
+    size: int,
+    signature: bytes,
+    unique_id: bytes,
+    no: MusterError | None = None,
+    *,
+    form: Form = form_group,
 ) -> Steps[bytes]:
     """Bring up a world of one group whose ranks are one process each; return its unique id.
+
+    With `form=bootstrap` the barrier's n log n frames are saved: here the closing round is one too.
 
     Raises `MusterRefused` unless the root's answer is *go*, and then it does so on every rank that
     lives (`closing` has the one exception).
     """
     cause = None
     try:
-        unique_id = yield from form_group(rank, size, signature, unique_id, no)
+        unique_id = yield from form(rank, size, signature, unique_id, no)
     except MusterError as error:
         cause = cause_of(error, rank)
     answer = yield from closing(rank, size, cause)
