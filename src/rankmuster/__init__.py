@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rankmuster.version import VERSION as __version__
+from rankmuster.version import VERSION
 
 if TYPE_CHECKING:
     from rankmuster.api import check as check
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rankmuster.session import muster as muster
     from rankmuster.world import World as World
 
+__version__ = VERSION
 __all__ = [
     "Disagreement",
     "Finding",

@@ -59,7 +59,7 @@ def differences(sides: tuple[Chosen, ...], names: tuple[str, str]) -> tuple[Find
         for each in compared(sides, world_size, bit):
             mine = labelled(each, bit, names)
             known = found.setdefault(identity(mine), mine)
-            found[identity(mine)] = merged(known, mine)
+            found[identity(mine)] = about(known, {*known.ranks, *mine.ranks})
     real = tuple(each for each in found.values() if each.code != "RM310")
     return real or tuple(found.values())
 
@@ -104,15 +104,11 @@ def identity(found: Finding) -> object:
     return (found.code, found.field, where, values) if found.code != "RM310" else found.code
 
 
-def merged(known: Finding, more: Finding) -> Finding:
-    """One finding for the devices of both."""
-    values = tuple(
-        Value(ranks=union(one.ranks, other.ranks), value=one.value)
-        for one, other in zip(known.values, more.values, strict=True)
+def about(found: Finding, devices: set[int]) -> Finding:
+    """The finding, about *devices*, all of which would hold either value."""
+    ranks = tuple(sorted(devices))
+    return replace(
+        found,
+        ranks=ranks,
+        values=tuple(Value(ranks=ranks, value=each.value) for each in found.values),
     )
-    return replace(known, values=values, ranks=union(known.ranks, more.ranks))
-
-
-def union(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    """The ids of both, ascending."""
-    return tuple(sorted({*one, *other}))
