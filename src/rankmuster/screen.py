@@ -1,8 +1,12 @@
-"""What the two deadlock screens decided, and why: a value that reports carry (S4 §4)."""
+"""What a cluster adds to a report: the two deadlock screens (S4 §4), and where groups land.
+
+Values only, so that a report can hold them without knowing chips.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from rankmuster.finding import Finding, finding
@@ -32,3 +36,12 @@ class Screen:
         proxy, routing = self.because or ("", "")
         codes = ("RM501",) * self.use_2dev_proxy + ("RM502",) * self.disable_rmv_dst_routing
         return tuple(finding(code, proxy if code == "RM501" else routing) for code in codes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """All that a cluster adds to a report; nothing where no cluster is said."""
+
+    placement: Mapping[str, Any] = field(default_factory=dict)
+    screen: Screen = field(default_factory=Screen)
+    findings: tuple[Finding, ...] = ()

@@ -7,7 +7,7 @@ that are already resolved. Knows no file and no terminal.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from rankmuster.algorithm import Question, choose
@@ -20,20 +20,11 @@ from rankmuster.placement.judge import Placed
 from rankmuster.placement.traffic import Traffic, traffic
 from rankmuster.ranks import fold
 from rankmuster.resolve import Resolved
-from rankmuster.screen import Screen
+from rankmuster.screen import Screen, Survey
 
 SHOWN_DEVICES = 64
 SHOWN_SHAPES = 16
 LISTED = 1 << 16  # a finding about more devices than this names them in its message only
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
-    """All that a cluster adds to a report."""
-
-    placement: dict[str, Any]
-    screen: Screen = field(default_factory=Screen)
-    findings: tuple[Finding, ...] = ()
 
 
 def survey(
