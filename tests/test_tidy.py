@@ -11,7 +11,7 @@ SRC = Path(__file__).parents[1] / "src" / "rankmuster"
 # Lowest first: a module may import from the rows above its own in this list, and from its own
 # package. Everything up to PURE_ROWS is pure: no clock, no socket, no file, no environment.
 ROWS = [
-    {"status", "ranks", "rules"},
+    {"status", "ranks", "rules", "version"},
     {"errors"},
     {"finding", "group", "world"},
     {"program"},
@@ -23,15 +23,18 @@ ROWS = [
     {"compare"},
     {"report"},
     {"check"},
+    {"census"},
+    {"root"},
     {"transport", "launch", "load"},
+    {"bringup", "api"},
     {"communicator", "pool", "worlds"},
     {"session", "nrt"},
-    {"testing", "render", "integrations", "api"},
+    {"testing", "render", "integrations"},
     {"__init__"},
     {"cli"},
     {"__main__"},
 ]
-PURE_ROWS = 12
+PURE_ROWS = 14
 LEVEL = {name: level for level, names in enumerate(ROWS) for name in names}
 PURE = {name for names in ROWS[:PURE_ROWS] for name in names}
 IO_MODULES = {

@@ -29,22 +29,22 @@ class Kind(IntEnum):
     ASK = 2  # from the root: hand in your program
     PROGRAM = 3
     PLAN = 4  # from the root: go on, and where the others listen; or what is wrong
-    REPORT = 5  # to the root: ready, or my first cause
-    ANSWER = 6  # from the root: go or no, with all causes
+    GONE = 5  # from the root: this process was lost
+    CLOSING = 6  # to the root and back: ready or why not; go or no
     GROUP = 7  # between peers: a frame of the bootstrap or the barrier
-    GATHER = 8  # between peers: a caller's payload
+    CALLER = 8  # between peers: a frame of the caller's own barriers and gathers
 
 
 MIB = 1 << 20
 BOUND = {
     Kind.CARD: MIB,
-    Kind.ASK: 64,
-    Kind.PROGRAM: 64 * MIB,
+    Kind.ASK: 4096,
+    Kind.PROGRAM: 80 * MIB,
     Kind.PLAN: 64 * MIB,
-    Kind.REPORT: MIB,
-    Kind.ANSWER: 64 * MIB,
+    Kind.GONE: 4096,
+    Kind.CLOSING: MIB,
     Kind.GROUP: 4096,
-    Kind.GATHER: 16 * MIB,
+    Kind.CALLER: 16 * MIB,
 }
 """The most that a payload of each kind may hold."""
 

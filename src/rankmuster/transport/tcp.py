@@ -158,6 +158,10 @@ class TcpEndpoint:
         events, self._events = self._events, []
         return events
 
+    def has_spoken(self) -> bool:
+        """Whether every connection that we dialled has our first message on its way."""
+        return all(link.exchange and not link.outbox for link in self._unsettled.values())
+
     @property
     def idle(self) -> bool:
         """Whether nothing waits to be written."""

@@ -1,0 +1,61 @@
+"""Where a process stands in its job, and the five questions by which a launcher is asked for it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One process's place in the job, and what it needs to reach the others.
+
+    `listener` is the root's listening socket and only the process of device 0 holds it. `lifeline`
+    is a descriptor that reads end-of-file once the launcher is gone; `deaths` one from which the
+    root reads the numbers of processes that died, one line each. Both are None where nobody tells.
+    """
+
+    process: int
+    processes: int
+    devices: tuple[int, ...]
+    world_size: int
+    root: str
+    job: bytes
+    epoch: int
+    secret: bytes
+    listener: socket.socket | None = None
+    lifeline: int | None = None
+    deaths: int | None = None
+
+    @property
+    def is_root(self) -> bool:
+        """Whether this process holds device 0, whose process leads the census."""
+        return 0 in self.devices
+
+
+class Launcher(Protocol):
+    """A way to be started. Asked in the order of `LAUNCHERS`; the first that is present answers."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    def is_present(cls, environ: Mapping[str, str]) -> bool:
+        """Whether this launcher started us."""
+
+    @classmethod
+    def process(cls, environ: Mapping[str, str]) -> int:
+        """This process's number."""
+
+    @classmethod
+    def processes(cls, environ: Mapping[str, str]) -> int:
+        """How many processes the job has."""
+
+    @classmethod
+    def local_process(cls, environ: Mapping[str, str]) -> int:
+        """This process's number on its host."""
+
+    @classmethod
+    def root(cls, environ: Mapping[str, str]) -> str:
+        """The address of the process of device 0."""

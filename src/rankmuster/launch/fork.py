@@ -1,0 +1,230 @@
+"""N processes of this machine that live and die with the one that started them.
+
+Knows nothing of musters: a child is a function that gets its number and a pipe to write its result
+to. Children are forked, so that imports are paid for once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import selectors
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NoReturn, Self
+
+from rankmuster.errors import MusterError
+from rankmuster.status import Status
+
+GRACE_S = 2.0  # between asking a child to end and ending it
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+Child = Callable[[int, int], int]
+"""Gets its number and a descriptor for its result; returns its exit code."""
+
+
+class CannotFork(MusterError):
+    """The machine does not allow another process or descriptor."""
+
+    status = Status.RESOURCE
+
+
+class Stopped(BaseException):
+    """A signal asked us to end (SIGTERM, SIGHUP); Ctrl-C stays a KeyboardInterrupt."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by signal {number}")
+        self.number = number
+
+
+@dataclass(slots=True)
+class _Process:
+    number: int
+    pid: int
+    pipe: int  # where we read its result; -1 once it is closed
+    result: bytearray = field(default_factory=bytearray)
+    code: int | None = None
+
+
+class Family:
+    """The forked processes, from start to reaped. A context manager: leaving it ends them all."""
+
+    def __init__(self, count: int, child: Child, *, not_for_children: Iterable[int] = ()) -> None:
+        self._child = child
+        self._count = count
+        self._close_in_child = list(not_for_children)
+        self._processes: list[_Process] = []
+        self._parent = os.getpid()
+
+    def __enter__(self) -> Self:
+        # A signal between fork and bookkeeping would orphan a child, or run our handlers in one.
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        die_with_parent = _pdeathsig()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        try:
+            for number in range(self._count):
+                self._fork(number, held, die_with_parent)
+        except OSError as error:
+            self.end()
+            raise CannotFork(
+                f"could start only {len(self._processes)} of {self._count} processes: {error}",
+                fix="start fewer with -n, or raise the limits (ulimit -u, ulimit -n)",
+            ) from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def results(self) -> Iterator[tuple[int, bytes]]:
+        """Each child's number and result, as it closes its pipe: by ending, or by exec."""
+        with selectors.DefaultSelector() as selector:
+            for process in self._processes:
+                selector.register(process.pipe, selectors.EVENT_READ, process)
+            while selector.get_map():
+                for key, _ in selector.select():
+                    process = key.data
+                    chunk = os.read(process.pipe, 1 << 16)
+                    process.result += chunk
+                    if not chunk:
+                        selector.unregister(process.pipe)
+                        self._close_pipe(process)
+                        yield process.number, bytes(process.result)
+
+    def wait(self) -> list[int]:
+        """Wait for all; their exit codes by number, 128 + N for one that signal N ended."""
+        for process in self._processes:
+            if process.code is None:
+                _, status = os.waitpid(process.pid, 0)
+                process.code = _exit_code(status)
+        return [process.code for process in self._processes if process.code is not None]
+
+    def exited(self, number: int, wait_s: float = 0.0) -> int | None:
+        """The exit code of one child if it ended within *wait_s*, else None."""
+        process = self._processes[number]
+        until = time.monotonic() + wait_s
+        while process.code is None:
+            pid, status = os.waitpid(process.pid, os.WNOHANG)
+            if pid:
+                process.code = _exit_code(status)
+            elif time.monotonic() >= until:
+                break
+            else:
+                time.sleep(0.001)
+        return process.code
+
+    def kill(self, number: int, signal_number: int = signal.SIGKILL) -> None:
+        """Send a signal to one child that has not been reaped."""
+        if self.exited(number) is None:
+            os.kill(self._processes[number].pid, signal_number)
+
+    def end(self) -> None:
+        """End every child, gently and then not, and reap it. No child outlives this call."""
+        for process in self._processes:
+            self._close_pipe(process)
+        for signal_number, wait_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, None)):
+            for number in range(len(self._processes)):
+                self.kill(number, signal_number)
+            until = time.monotonic() + (wait_s or 0.0)
+            if wait_s is None:
+                self.wait()
+                return
+            for number in range(len(self._processes)):
+                self.exited(number, max(0.0, until - time.monotonic()))
+
+    def _fork(self, number: int, held: Iterable[int], die_with_parent: Callable[[], None]) -> None:
+        read_end, write_end = os.pipe()
+        try:
+            pid = os.fork()
+        except OSError:
+            os.close(read_end)
+            os.close(write_end)
+            raise
+        if pid == 0:
+            self._become(number, write_end, read_end, held, die_with_parent)
+        os.close(write_end)
+        self._processes.append(_Process(number, pid, read_end))
+
+    def _become(
+        self,
+        number: int,
+        write_end: int,
+        read_end: int,
+        held: Iterable[int],
+        die_with_parent: Callable[[], None],
+    ) -> NoReturn:
+        """Be the child: never returns into the parent's code, whatever happens."""
+        code = 70  # EX_SOFTWARE of sysexits.h
+        try:
+            die_with_parent()
+            for signal_number in STOPS:
+                signal.signal(signal_number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+            if os.getppid() != self._parent:
+                os._exit(code)  # it died before we asked to die with it
+            for descriptor in (read_end, *self._close_in_child):
+                os.close(descriptor)
+            for sibling in self._processes:
+                os.close(sibling.pipe)
+            code = self._child(number, write_end)
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        except BaseException:  # noqa: BLE001 - the last frame of this process: nobody else can tell
+            traceback.print_exc()
+        finally:
+            with contextlib.suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+
+    @staticmethod
+    def _close_pipe(process: _Process) -> None:
+        if process.pipe >= 0:
+            os.close(process.pipe)
+            process.pipe = -1
+
+
+@contextlib.contextmanager
+def stops_raise() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise `Stopped` inside the block, so that it cleans up."""
+
+    def stop(number: int, _frame: object) -> NoReturn:
+        raise Stopped(number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _pdeathsig() -> Callable[[], None]:
+    """What a child calls so that the kernel ends it with its parent; nothing off Linux.
+
+    Looked up before the fork: a child should not have to load a library.
+    """
+    if sys.platform != "linux":
+        return lambda: None  # the lifeline pipe must do
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def ask() -> None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+    return ask
+
+
+def _exit_code(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,246 @@
+"""The launcher of `up -n`: N processes on this machine that find each other over loopback.
+
+A child finds its place in RANKMUSTER_ variables; what must not be read by others (the secret) and
+what cannot be written down (the root's listening socket) comes as inherited descriptors. The same
+way leads from a muster to the command that follows it, so that the command may muster again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hmac
+import os
+import secrets
+import socket
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from rankmuster.errors import MusterError
+from rankmuster.launch.base import Place
+from rankmuster.launch.fork import Child, Family
+from rankmuster.ranks import fold, unfold
+from rankmuster.status import Status
+
+ROOT = "RANKMUSTER_ROOT"  # 127.0.0.1:40123
+PROCESS = "RANKMUSTER_PROCESS"
+PROCESSES = "RANKMUSTER_PROCESSES"
+WORLD_SIZE = "RANKMUSTER_WORLD_SIZE"
+DEVICES = "RANKMUSTER_DEVICES"  # 4-7
+JOB = "RANKMUSTER_JOB"  # 16 bytes in hex, new for every launch
+EPOCH = "RANKMUSTER_EPOCH"
+SECRET_FD = "RANKMUSTER_SECRET_FD"  # noqa: S105 - the name of a variable
+LISTENER_FD = "RANKMUSTER_LISTENER_FD"
+LIFELINE_FD = "RANKMUSTER_LIFELINE_FD"
+DEATHS_FD = "RANKMUSTER_DEATHS_FD"
+SECRET_BYTES = 32
+
+
+class NoSecret(MusterError):
+    """The variables of a local launch are here, what they speak of is not."""
+
+    status = Status.INVALID
+
+
+class LocalLauncher:
+    """`rankmuster up -n N`, and `spawn`."""
+
+    name: ClassVar[str] = "local"
+
+    @classmethod
+    def is_present(cls, environ: Mapping[str, str]) -> bool:
+        """Whether our parent was one of ours, and left the secret."""
+        return ROOT in environ and SECRET_FD in environ
+
+    @classmethod
+    def process(cls, environ: Mapping[str, str]) -> int:
+        """This process's number."""
+        return int(environ[PROCESS])
+
+    @classmethod
+    def processes(cls, environ: Mapping[str, str]) -> int:
+        """How many processes were started."""
+        return int(environ[PROCESSES])
+
+    @classmethod
+    def local_process(cls, environ: Mapping[str, str]) -> int:
+        """All are on one host."""
+        return cls.process(environ)
+
+    @classmethod
+    def root(cls, environ: Mapping[str, str]) -> str:
+        """Where process 0 listens."""
+        return environ[ROOT]
+
+
+@dataclass(slots=True)
+class _Held:
+    """What this process inherited for one job, kept for its second and third muster."""
+
+    secret: bytes
+    listener: socket.socket | None
+    next_epoch: int
+
+
+def attach(environ: Mapping[str, str]) -> Place:
+    """This process's place for its next muster: the secret is read once, the epoch counts up.
+
+    A muster closes what its place holds: the listening socket is a duplicate of the inherited one.
+    """
+    held = _inherited(
+        environ[JOB], environ[SECRET_FD], environ.get(LISTENER_FD), int(environ[EPOCH])
+    )
+    held.next_epoch += 1
+    return Place(
+        process=LocalLauncher.process(environ),
+        processes=LocalLauncher.processes(environ),
+        devices=unfold(environ[DEVICES]),
+        world_size=int(environ[WORLD_SIZE]),
+        root=LocalLauncher.root(environ),
+        job=bytes.fromhex(environ[JOB]),
+        epoch=held.next_epoch - 1,
+        secret=held.secret,
+        listener=held.listener and held.listener.dup(),
+        lifeline=_descriptor(environ, LIFELINE_FD),
+        deaths=_descriptor(environ, DEATHS_FD),
+    )
+
+
+@functools.cache
+def _inherited(job: str, secret_fd: str, listener_fd: str | None, epoch: int) -> _Held:
+    del job  # part of the key: descriptors are numbered anew in every launch
+    secret = _read_secret(int(secret_fd))
+    listener = socket.socket(fileno=int(listener_fd)) if listener_fd else None
+    return _Held(secret, listener, epoch)
+
+
+def _read_secret(descriptor: int) -> bytes:
+    secret = b""
+    with contextlib.suppress(OSError):  # closed, or not ours: the length tells
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            secret = os.read(descriptor, SECRET_BYTES)
+            os.close(descriptor)
+    if len(secret) != SECRET_BYTES:
+        raise NoSecret(
+            f"the secret of this launch cannot be read from descriptor {descriptor}",
+            fix="muster in the process that was launched, not in one that it starts",
+        )
+    return secret
+
+
+def _descriptor(environ: Mapping[str, str], name: str) -> int | None:
+    return int(environ[name]) if name in environ else None
+
+
+class LocalWorld:
+    """The parent's side: N forked processes, the root's listening socket, and the pipes between.
+
+    A context manager; leaving it ends and reaps every process and closes everything. *main* runs
+    in each child with its number and a descriptor for its result, and returns the exit code.
+    `devices` says which devices each process holds.
+    """
+
+    def __init__(self, main: Child, devices: Sequence[Sequence[int]], world_size: int) -> None:
+        self._main = main
+        self._devices = devices
+        self._world_size = world_size
+        self._job = secrets.token_hex(16)
+        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._lifeline = self._deaths = self._secret = (-1, -1)
+        self.family = Family(len(devices), self._child)
+
+    def __enter__(self) -> Self:
+        count = len(self._devices)
+        try:
+            self._listener.bind(("127.0.0.1", 0))
+            self._listener.listen(max(128, 2 * count))
+            self._lifeline, self._deaths, self._secret = os.pipe(), os.pipe(), os.pipe()
+            # One read of each child; N * 32 bytes are within a pipe's 64 KiB up to 2048 of them.
+            os.write(self._secret[1], secrets.token_bytes(SECRET_BYTES) * count)
+            self.family.__enter__()
+        except BaseException:
+            self._close()
+            raise
+        # The children hold these now. Were we to keep the listening socket, processes could queue
+        # up at a root that has died.
+        self._listener.close()
+        self._lifeline = self._drop(self._lifeline, 0)
+        self._deaths = self._drop(self._deaths, 0)
+        self._secret = self._drop(self._secret, 0, 1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.family.end()
+        self._close()
+
+    def tell_death(self, number: int) -> None:
+        """Tell the root that a process is gone: it may have died before it ever connected."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._deaths[1], f"{number} {fold(self._devices[number])}\n".encode())
+
+    def _child(self, number: int, result: int) -> int:
+        for descriptor in (self._lifeline[1], self._deaths[1], self._secret[1]):
+            os.close(descriptor)
+        os.environ |= {
+            ROOT: f"127.0.0.1:{self._listener.getsockname()[1]}",
+            PROCESS: str(number),
+            PROCESSES: str(len(self._devices)),
+            WORLD_SIZE: str(self._world_size),
+            DEVICES: fold(self._devices[number]),
+            JOB: self._job,
+            EPOCH: "0",
+            SECRET_FD: str(self._secret[0]),
+            LIFELINE_FD: str(self._lifeline[0]),
+        }
+        if 0 in self._devices[number]:
+            os.environ |= {
+                LISTENER_FD: str(self._listener.detach()),
+                DEATHS_FD: str(self._deaths[0]),
+            }
+        else:
+            self._listener.close()
+            os.close(self._deaths[0])
+        return self._main(number, result)
+
+    def _close(self) -> None:
+        self._listener.close()
+        self._lifeline = self._drop(self._lifeline, 0, 1)
+        self._deaths = self._drop(self._deaths, 0, 1)
+        self._secret = self._drop(self._secret, 0, 1)
+
+    @staticmethod
+    def _drop(pipe: tuple[int, int], *ends: int) -> tuple[int, int]:
+        """The pipe without those ends, which are closed; -1 stands for a closed one."""
+        for end in ends:
+            if pipe[end] >= 0:
+                os.close(pipe[end])
+        return (-1 if 0 in ends else pipe[0], -1 if 1 in ends else pipe[1])
+
+
+def hand_on(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables for a command that this process becomes, so that it may muster in its turn.
+
+    It gets a new secret, derived from this one, in a new pipe, and the root's socket where we
+    hold that; everything else of ours is closed by exec.
+    """
+    held = _inherited(
+        environ[JOB], environ[SECRET_FD], environ.get(LISTENER_FD), int(environ[EPOCH])
+    )
+    read_end, write_end = os.pipe()
+    os.write(write_end, hmac.digest(held.secret, b"for the command", "sha256"))
+    os.close(write_end)
+    os.set_inheritable(read_end, True)  # noqa: FBT003 the system's own signature
+    handed = {**environ, SECRET_FD: str(read_end), EPOCH: str(held.next_epoch)}
+    for name in (LIFELINE_FD, DEATHS_FD):
+        handed.pop(name, None)
+    if held.listener is not None:
+        held.listener.set_inheritable(True)
+    rank, processes = environ[PROCESS], environ[PROCESSES]
+    return handed | {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": processes,
+        "LOCAL_WORLD_SIZE": processes,
+    }

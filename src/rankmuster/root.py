@@ -1,0 +1,307 @@
+"""What the root says to whom: the census, the comparison, and the plan for the bootstrap.
+
+A conversation without I/O: messages of connections come in with the time, messages go out. Handle 0
+is the root's own process, which takes part like every other. The comparison is `check`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from rankmuster.census import Card, Census
+from rankmuster.check import check
+from rankmuster.copies import ProgramCopy
+from rankmuster.errors import InvalidProgram
+from rankmuster.finding import Finding, Severity, finding
+from rankmuster.formats import json_program
+from rankmuster.program import Program
+from rankmuster.ranks import fold
+from rankmuster.report import Report
+
+OWN = 0
+PROGRAMS_BYTES = 64 << 20  # of all programs that the root asks for
+NO_TEXT = b"null"
+NOTE_S = 5.0
+MODULUS = 1 << 128
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """Hand in your program, if it takes no more than *limit* bytes."""
+
+    limit: int
+
+
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
+    """A program on its way to the root, and what its own format knew beyond program/1.
+
+    `text` is null where the program takes `size` bytes, more than was asked for.
+    """
+
+    text: msgspec.Raw
+    size: int
+    format: str
+    target: str | None = None
+    not_recorded: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the process that holds *devices* (folded) listens."""
+
+    devices: str
+    address: str
+    host: str
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The root's word on the census: go on and form the groups, or end with these findings.
+
+    `neighbours` are in order of their lowest device, so the root comes first; their place in that
+    order numbers the processes from here on. The root's last answer comes within `answer_s`.
+    """
+
+    go_on: bool
+    findings: tuple[Finding, ...] = ()
+    absent: tuple[int, ...] = ()
+    answer_s: float = 0.0
+    neighbours: tuple[Neighbour, ...] = ()
+
+
+class Gone(msgspec.Struct, frozen=True, kw_only=True):
+    """A process was lost while groups form: nobody need wait for it."""
+
+    process: int
+    why: str
+
+
+Message: TypeAlias = Card | Ask | Copy | Plan | Gone
+
+
+class Outgoing(NamedTuple):
+    """A message for the process behind *handle*."""
+
+    handle: int
+    message: Message
+
+
+def pack_program(program: Program, limit: int) -> Copy:
+    """The program as a message, or only its size where it takes more than *limit* bytes."""
+    text = json_program.write(program)
+    return Copy(
+        text=msgspec.Raw(text if len(text) <= limit else NO_TEXT),
+        size=len(text),
+        format=program.format,
+        target=program.target,
+        not_recorded=tuple(sorted(program.not_recorded)),
+        findings=program.findings,
+    )
+
+
+def unpack_program(copy: Copy, where: str) -> Program:
+    """The program of a message. Raises `InvalidProgram`."""
+    return msgspec.structs.replace(
+        json_program.read(bytes(copy.text), where=where, world=None),
+        format=copy.format,
+        target=copy.target,
+        not_recorded=frozenset(copy.not_recorded),
+        findings=copy.findings,
+    )
+
+
+class Root:
+    """The root's side of steps 1 and 2 of a bring-up; `plan` is None until they have ended.
+
+    *program* is the root process's own, None where it could not be read; give it before its card.
+    """
+
+    def __init__(self, census: Census, now: float) -> None:
+        self.census = census
+        self.program: Program | None = None
+        self.plan: Plan | None = None
+        self.census_ended: float | None = None
+        self.seats: list[int] = []
+        """The handles of the plan's neighbours, in their order."""
+        self._report: Report | None = None
+        self._out: list[Outgoing] = []
+        self._handles: set[int] = {OWN}
+        self._programs: dict[bytes, Program] = {}
+        self._asked: dict[int, bytes] = {}  # handle -> class of its program
+        self._problems: list[Finding] = []
+        self._began = self._noted = now
+
+    # what comes in
+
+    def knock(self, handle: int, process: int, first_device: int, count: int) -> None:
+        """A process showed that it knows the secret."""
+        self._handles.add(handle)
+        self.census.knock(handle, process, first_device, count)
+
+    def receive(self, handle: int, message: Message, now: float) -> None:
+        """A message came; after the plan, cards and programs mean nothing any more."""
+        if self.plan is not None:
+            return
+        if isinstance(message, Card) and self.census_ended is None:
+            self._handles.add(handle)
+            self.census.hand_in(handle, message, now)
+        elif isinstance(message, Copy) and handle in self._asked:
+            self._keep(handle, message)
+        self.look(now)
+
+    def lose(self, handle: int, why: str, now: float) -> None:
+        """A connection ended."""
+        self._handles.discard(handle)
+        if self.plan is None:
+            phase = "waiting in the census" if self.census_ended is None else "being compared"
+            self.census.lose(handle, why, phase, now)
+            self.look(now)
+
+    def die(self, process: int, devices: Iterable[int], now: float) -> None:
+        """The launcher says that a process ended; its connection, if any, may say so later."""
+        if self.plan is None:
+            message = f"process {process} ended before it handed in its card"
+            self.census.lose_process(process, devices, message, now)
+            self.look(now)
+
+    def look(self, now: float) -> None:
+        """Draw the conclusions that the time or the last message allows."""
+        if self.plan is None and self.census_ended is None and self.census.ended(now):
+            self.census_ended = now
+            self._compare(now)
+        if self.plan is None and self.census_ended is not None:
+            self._look_at_comparison(now)
+
+    def next_look(self, now: float) -> float:
+        """When to `look` again if nothing comes in."""
+        return min(self.census.next_look(now), self._noted + NOTE_S)
+
+    # what goes out
+
+    def outgoing(self) -> list[Outgoing]:
+        """Hand over the messages to send; each is given once."""
+        out, self._out = self._out, []
+        return out
+
+    def note(self, now: float) -> str:
+        """Every five seconds: who is missing; "" in between and once nobody is."""
+        if self.census_ended is not None or now < self._noted + NOTE_S:
+            return ""
+        self._noted = now
+        return f"{now - self._began:.0f} s: waiting for {self.census.waiting_for()}"
+
+    def report(self) -> Report:
+        """The full report, made once; of an agreeing world only when somebody asks."""
+        assert self.plan is not None
+        if self._report is None:
+            self._report = self._check()
+        return self._report
+
+    # the comparison
+
+    def _compare(self, now: float) -> None:
+        """One class and a zero ledger agree; otherwise ask one process of each class."""
+        cards = self.census.cards
+        if self.program is not None and OWN in cards:
+            self._programs[cards[OWN].content] = self.program
+        if self._is_plain():
+            self._plan(now, go_on=True)
+            return
+        classes = {card.content: handle for handle, card in cards.items() if card.content}
+        wanted = [handle for content, handle in classes.items() if content not in self._programs]
+        for handle in wanted:
+            self._asked[handle] = cards[handle].content
+            self._say(handle, Ask(limit=PROGRAMS_BYTES // len(wanted)))
+
+    def _is_plain(self) -> bool:
+        census = self.census
+        cards = census.cards.values()
+        ledger = sum(int.from_bytes(card.ledger, "little") for card in cards) % MODULUS
+        return (
+            census.complete
+            and not census.findings()
+            and not ledger
+            and len({card.content for card in cards}) == 1
+            and not any(card.suspect or card.findings for card in cards)
+        )
+
+    def _keep(self, handle: int, copy: Copy) -> None:
+        content = self._asked.pop(handle)
+        card = self.census.cards[handle]
+        where = card.path or card.who
+        if copy.text == NO_TEXT:
+            self._problems.append(_too_large(card, copy.size))
+            return
+        try:
+            self._programs[content] = unpack_program(copy, where)
+        except InvalidProgram as error:
+            self._problems.append(finding("RM701", str(error), ranks=card.devices))
+            self._problems += copy.findings
+
+    def _look_at_comparison(self, now: float) -> None:
+        late = now >= self.census.answer_by
+        if self._asked and not late and self.census.loss_since is None:
+            return
+        self._problems += (_late_copy(self.census.cards[handle]) for handle in self._asked if late)
+        self._asked.clear()
+        self._report = self._check()
+        self._plan(now, go_on=self._report.ok)
+
+    def _check(self) -> Report:
+        cards = self.census.cards.values()
+        copies = [
+            ProgramCopy(self._programs[card.content], card.devices, card.process, card.path)
+            for card in sorted(cards, key=lambda card: card.devices)
+            if card.content in self._programs
+        ]
+        here = {device for copy in copies for device in copy.devices}
+        return check(
+            copies,
+            self.census.world,
+            findings=(
+                *self.census.findings(),
+                *(found for card in cards for found in card.findings),
+                *self._problems,
+            ),
+            absent=(device for device in range(self.census.world.size) if device not in here),
+        )
+
+    def _plan(self, now: float, *, go_on: bool) -> None:
+        report = self._report
+        self.seats = sorted(self.census.cards, key=lambda h: min(self.census.cards[h].devices))
+        self.plan = Plan(
+            go_on=go_on,
+            findings=report.findings if report else (),
+            absent=report.absent if report else (),
+            answer_s=self.census.answer_by - now,
+            neighbours=tuple(map(self._neighbour, self.seats)) if go_on else (),
+        )
+        for handle in sorted(self._handles):
+            self._say(handle, self.plan)
+
+    def _neighbour(self, handle: int) -> Neighbour:
+        card = self.census.cards[handle]
+        return Neighbour(devices=fold(card.devices), address=card.address, host=card.host)
+
+    def _say(self, handle: int, message: Message) -> None:
+        self._out.append(Outgoing(handle, message))
+
+
+def is_suspect(findings: Iterable[Finding]) -> bool:
+    """Whether a program's own findings call for a look at the program itself."""
+    return any(found.severity is not Severity.INFO for found in findings)
+
+
+def _too_large(card: Card, size: int) -> Finding:
+    return finding(
+        "RM701",
+        f"the program of {card.who} takes {size} bytes, too many to compare here",
+        ranks=card.devices,
+        fix="compare the files with 'rankmuster check'",
+    )
+
+
+def _late_copy(card: Card) -> Finding:
+    message = f"{card.who} did not hand in its program in time"
+    return finding("RM603", message, ranks=card.devices)

@@ -1,0 +1,249 @@
+"""The main job, top to bottom: reach the root, read, be counted, form the groups, hear *go*.
+
+The only file that wires the layers together. What happens in each step is told elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self
+
+from rankmuster import launch
+from rankmuster.api import Readable, read
+from rankmuster.bringup import BringUp, Ended
+from rankmuster.census import Card
+from rankmuster.check import check
+from rankmuster.communicator import Communicator
+from rankmuster.copies import ProgramCopy
+from rankmuster.errors import InvalidProgram, UnreadableInput, UnsupportedFormat, WorldMismatch
+from rankmuster.finding import Finding, finding
+from rankmuster.group import SubGroup
+from rankmuster.launch.base import Place
+from rankmuster.pairing import ledger
+from rankmuster.program import Program
+from rankmuster.report import Disagreement, Report
+from rankmuster.resolve import Resolved
+from rankmuster.root import is_suspect, pack_program
+from rankmuster.signature.canonical import content_digest, program_digest
+from rankmuster.transport.base import Deadline
+from rankmuster.verify import verify
+from rankmuster.version import VERSION
+from rankmuster.world import World
+
+DEADLINE_S = 60.0
+
+
+class Session:
+    """A world that came up: every process in it holds a program that agrees with all others.
+
+    A context manager; leaving it closes this process's connections.
+    """
+
+    def __init__(
+        self, up: BringUp, world: World, report: Callable[[], Report], resolved: Resolved
+    ) -> None:
+        self.world = world
+        self._up, self._make_report, self._resolved = up, report, resolved
+        self._report: Report | None = None
+        self._communicators: dict[SubGroup, Communicator] = {}
+
+    @property
+    def report(self) -> Report:
+        """What the bring-up found out; the fullest one is that of the process of device 0."""
+        if self._report is None:
+            self._report = self._make_report()
+        return self._report
+
+    def communicator(self, members: int | SubGroup) -> Communicator:
+        """The communicator of these devices, in this order, or of this process's share in a set.
+
+        *members* is a member list of the program, or the id of one of its group sets. Raises
+        `WorldMismatch` if this process has no such communicator.
+        """
+        found = self._members_of(members)
+        if found not in self._communicators:
+            unique_id = self._up.unique_ids[found]
+            self._communicators[found] = Communicator(found, unique_id, self._up)
+        return self._communicators[found]
+
+    def close(self) -> None:
+        """Close this process's connections; closing twice is fine."""
+        self._up.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _members_of(self, members: int | SubGroup) -> SubGroup:
+        known = self._up.unique_ids
+        if not isinstance(members, int):
+            found = tuple(members)
+        elif 0 <= members < len(self._resolved.sets):
+            by_device = self._resolved.sets[members].by_device
+            found = next((by_device[d] for d in self._up.place.devices if d in by_device), ())
+        else:
+            found = ()
+        if found not in known:
+            raise WorldMismatch(
+                f"this process is in no communicator {members!r}",
+                fix=f"it is in {', '.join(map(str, known)) or 'none'}",
+            )
+        return found
+
+
+def muster(
+    program: Program | Readable,
+    *,
+    deadline_s: float = DEADLINE_S,
+    environ: Mapping[str, str] = os.environ,
+) -> Session:
+    """Join the world that this process was launched in, and return once all agree.
+
+    *program* is a `Program` or whatever `read` takes. Without a launcher this process is the whole
+    world. Raises `Disagreement`, which carries the report, if the answer is no, and what `read`
+    raises if there is no launcher. ValueError for a deadline that is not ahead.
+    """
+    deadline = Deadline.after(deadline_s)
+
+    def read_it() -> Program:
+        return program if isinstance(program, Program) else read(program)
+
+    place = launch.place(environ)
+    if place is None:
+        known = read_it()
+        place = alone(known)
+        return join(place, lambda: known, deadline)
+    return join(place, read_it, deadline, path=program if isinstance(program, str) else "")
+
+
+def alone(program: Program) -> Place:
+    """The place of a process that nobody launched: all devices are its own."""
+    size = program.world_size or 1
+    return Place(
+        process=0,
+        processes=1,
+        devices=tuple(range(size)),
+        world_size=size,
+        root="127.0.0.1:1",  # nobody dials it
+        job=secrets.token_bytes(16),
+        epoch=0,
+        secret=secrets.token_bytes(32),
+    )
+
+
+def join(
+    place: Place,
+    read_program: Callable[[], Program],
+    deadline: Deadline,
+    *,
+    path: str = "",
+    say: Callable[[str], None] = lambda _: None,
+    on_phase: Callable[[str], None] = lambda _: None,
+) -> Session:
+    """Come up at *place*, and return the session. Raises `Disagreement`.
+
+    *path* is what messages call the program; *say* takes lines about the progress, and *on_phase*
+    the name of every phase as it begins.
+    """
+    up = BringUp(place, deadline, say=say, on_phase=on_phase)
+    try:
+        return _come_up(up, read_program, path)
+    except BaseException:
+        up.close()
+        raise
+
+
+def _come_up(up: BringUp, read_program: Callable[[], Program], path: str) -> Session:
+    world = World(size=up.place.world_size, source="launcher")
+    up.reach_root()
+    program, problems = _read(up, read_program)
+    resolved = Resolved(program)
+    card = _card(up, resolved, problems, path)
+    up.give_program(None if problems else program)
+    try:
+        up.census(card, lambda limit: pack_program(program, limit))
+        up.close_round(up.form_groups(resolved))
+    except Ended as ended:
+        raise Disagreement(_report(up, world, ended)) from ended
+
+    def report() -> Report:
+        if up.root is not None:
+            return _report(up, world, None)
+        copy = ProgramCopy(program, up.place.devices, up.place.process, path)
+        return check([copy], world, timings=up.watch.phases)
+
+    return Session(up, world, report, resolved)
+
+
+def _read(up: BringUp, read_program: Callable[[], Program]) -> tuple[Program, tuple[Finding, ...]]:
+    """The program, or an empty one and what is wrong with it: the root must be told."""
+    up.begin("read")
+    devices = up.place.devices
+    try:
+        return read_program(), ()
+    except UnsupportedFormat as error:
+        return Program(format="none"), (finding("RM702", str(error), ranks=devices),)
+    except (InvalidProgram, UnreadableInput) as error:
+        return Program(format="none"), (finding("RM701", str(error), ranks=devices),)
+    finally:
+        up.watch.mark("read")
+
+
+def _card(up: BringUp, resolved: Resolved, problems: tuple[Finding, ...], path: str) -> Card:
+    place, program = up.place, resolved.program
+    own = (*program.findings, *verify(resolved, place.world_size))
+    if not problems:
+        problems = _smaller_world(program, place)
+    receives = any(resolved.communicators(device) for device in place.devices)
+    readable = program.format != "none"
+    return Card(
+        process=place.process,
+        devices=place.devices,
+        world_size=place.world_size,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        version=VERSION,
+        whole_s=up.deadline.whole_s,
+        remaining_s=up.deadline.remaining(),
+        digest=bytes(program_digest(resolved)) if readable else b"",
+        content=bytes(content_digest(resolved)) if readable else b"",
+        ledger=ledger(resolved, place.devices).to_bytes(16, "little"),
+        suspect=is_suspect(own),
+        address=up.listen() if receives and place.processes > 1 else "",
+        path=path,
+        read_s=up.watch.phases["read"],
+        findings=problems,
+    )
+
+
+def _smaller_world(program: Program, place: Place) -> tuple[Finding, ...]:
+    """RM003: the world comes up whole first, whatever a program needs of it (S0 §6)."""
+    claimed = None if program.world_source == "inferred" else program.world_size
+    if claimed is None or claimed >= place.world_size:
+        return ()
+    message = f"the program is for {claimed} devices, and the world has {place.world_size}"
+    fix = "start as many devices as the program names, or compile it for this world"
+    return (finding("RM003", message, ranks=place.devices, fix=fix),)
+
+
+def _report(up: BringUp, world: World, ended: Ended | None) -> Report:
+    """The report of this process: the root's holds everything, the others' what they were told."""
+    extra = () if ended is None else ended.findings
+    if up.root is not None and up.root.plan is not None:
+        report = up.root.report()
+        told = set(report.findings)
+        new = (found for found in (*extra, *up.strangers()) if found not in told)
+        return report.adding(*new, timings=up.watch.phases)
+    absent = () if ended is None else ended.absent
+    return Report(world=world, findings=extra, absent=absent, timings=up.watch.phases)
