@@ -109,25 +109,40 @@ class Result:
         return "met" if self.case.goal.met(self.ours.median, peer.median) else "missed"
 
 
-def run(row: str, case: Case, rounds: int) -> Result:
-    """Measure *case*: each contestant once in each of *rounds* rounds, in turns."""
-    ready: dict[str, Figure] = {}
-    missing: dict[str, str] = {}
-    for contestant in case.contestants:
+@dataclass(slots=True)
+class Entry:
+    """A contestant on its way: first it gets ready, then each turn gives a figure."""
+
+    contestant: Contestant
+    figure: Figure | None = None
+    figures: tuple[float, ...] = ()
+    missing: str = ""
+
+    def take_turn(self) -> None:
+        """Get ready or give one more figure; who fails once is out."""
+        if self.missing:
+            return
+        gc.collect()
         try:
-            ready[contestant.name] = contestant.prepare()
+            if self.figure is None:
+                self.figure = self.contestant.prepare()
+            else:
+                self.figures += (self.figure(),)
         except (ImportError, Missing, WrongAnswer) as error:
-            missing[contestant.name] = str(error)
-    figures: dict[str, list[float]] = {name: [] for name in ready}
-    for _ in range(rounds):
-        for name, figure in ready.items():
-            gc.collect()
-            figures[name].append(figure())
-    scores = (
-        Score(name=c.name, figures=tuple(figures.get(c.name, ())), missing=missing.get(c.name, ""))
-        for c in case.contestants
-    )
-    return Result(row=row, case=case, scores=tuple(scores))
+            self.figures, self.missing = (), str(error)
+
+    def score(self) -> Score:
+        """What came of it."""
+        return Score(name=self.contestant.name, figures=self.figures, missing=self.missing)
+
+
+def run(row: str, case: Case, rounds: int) -> Result:
+    """Measure *case*: after getting ready, each contestant once in each of *rounds* rounds."""
+    entries = [Entry(contestant) for contestant in case.contestants]
+    for _ in range(1 + rounds):
+        for entry in entries:
+            entry.take_turn()
+    return Result(row=row, case=case, scores=tuple(entry.score() for entry in entries))
 
 
 def timed(call: Callable[[], T], is_right: Callable[[T], bool] | None = None) -> Figure:

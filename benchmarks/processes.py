@@ -61,7 +61,11 @@ def peak_memory(script: str, *arguments: str) -> Figure:
 
     def figure() -> float:
         with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            command,
+            bufsize=0,  # so that what select sees is all there is
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         ) as child:
             return highest(child)
 
@@ -73,15 +77,24 @@ def highest(child: subprocess.Popen[bytes]) -> float:
     """Peak of *child*'s anonymous memory during its work, less what it had before."""
     assert child.stdin is not None
     assert child.stdout is not None
-    if child.stdout.readline() != b"ready\n":
-        raise Missing("the child process did not get ready; its error is above")
+    expect(child, b"ready\n")
     before = top = anonymous(child.pid)
     child.stdin.write(b"go\n")
     while not select.select([child.stdout], [], [], POLL_S)[0]:
         top = max(top, anonymous(child.pid))
+    expect(child, b"done\n")
     top = max(top, anonymous(child.pid))  # it keeps its result until its input ends
     child.stdin.close()
-    return float(max(top - before, 0))
+    return float(top - before)
+
+
+def expect(child: subprocess.Popen[bytes], line: bytes) -> None:
+    """Read *line* from *child*; `Missing` says what it died of instead."""
+    assert child.stdout is not None
+    assert child.stderr is not None
+    if child.stdout.readline() != line:
+        errors = child.stderr.read().decode(errors="replace").strip().splitlines()
+        raise Missing((errors or ["ended without a word"])[-1])
 
 
 def anonymous(pid: int) -> int:

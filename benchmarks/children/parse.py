@@ -13,11 +13,11 @@ from pathlib import Path
 
 def ours(path: Path) -> Callable[[], object]:
     """Our reader over the mapped file."""
-    from rankmuster.formats import read
+    from rankmuster.formats import hlo
 
     with path.open("rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    return lambda: read(data, where=path.name)
+    return lambda: hlo.read(data, where=path.name)
 
 
 def jaxlib(path: Path) -> Callable[[], object]:
