@@ -1,0 +1,98 @@
+"""What is wrong with the ids of one set, in its mode's own numbering.
+
+XLA's verifier often names the symptom ("Replica 6 is out of range" where id 4 is absent); these
+say which ids are repeated, missing or out of range.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from rankmuster.formats.hlo.groups import MAX_IDS, Groups
+from rankmuster.formats.hlo.modes import Mode, Pairs
+from rankmuster.ranks import fold
+
+Problem = tuple[str, str]  # (code, message)
+_UNIT = {
+    Mode.CROSS_REPLICA: "replica",
+    Mode.CROSS_REPLICA_AND_PARTITION: "replica",
+    Mode.CROSS_PARTITION: "partition",
+    Mode.FLATTENED_ID: "device",
+}
+
+
+def check_groups(groups: Groups, mode: Mode, limit: int | None, *, even: bool) -> Iterator[Problem]:
+    """Problems of one written set; *limit* is the count of ids in *mode*, None if nobody stated it.
+
+    Without a limit the set must cover 0 to its own highest id.
+    """
+    unit = _UNIT[mode]
+    counts = Counter(i for group in groups for i in group)
+    for place, group in enumerate(groups):
+        if not group:
+            yield "RM104", f"group {place} is empty: each group needs a member"
+    sizes = sorted({len(group) for group in groups if group})
+    if even and len(sizes) > 1:
+        yield "RM104", f"groups of {_join(sizes)} members, and this op needs equal ones"
+    if repeated := [i for i, count in counts.items() if count > 1]:
+        yield "RM102", f"{unit} {_ids(repeated)} repeated"
+    most = MAX_IDS if limit is None else limit
+    beyond = [i for i in counts if not 0 <= i < most]
+    span = 1 + max((i for i in counts if i < most), default=-1) if limit is None else limit
+    if beyond:
+        yield "RM101", f"{unit} {_ids(beyond)} out of range: {_range(unit, limit)} ({mode})"
+    if missing := _missing(counts, span):
+        told = "" if limit is None else f" of {limit}"
+        yield "RM103", f"{unit} {missing}{told} missing ({mode})"
+
+
+def check_pairs(pairs: Pairs, mode: Mode, limit: int | None, *, times: int) -> Iterator[Problem]:
+    """Problems of one written set of pairs; a source and a target may stand *times* times."""
+    unit = _UNIT[mode]
+    if not pairs:
+        yield "RM207", "no source-target pairs: nothing moves"
+    for code, what, ids in (
+        ("RM201", "source", [source for source, _ in pairs]),
+        ("RM202", "target", [target for _, target in pairs]),
+    ):
+        if repeated := [i for i, count in Counter(ids).items() if count > times]:
+            often = "once" if times == 1 else "twice"
+            yield code, f"{what} {_ids(repeated)} repeated: each may stand {often}"
+    ids = {i for pair in pairs for i in pair}
+    most = MAX_IDS if limit is None else limit
+    if beyond := [i for i in ids if not 0 <= i < most]:
+        yield "RM203", f"{unit} {_ids(beyond)} out of range: {_range(unit, limit)} ({mode})"
+
+
+def _missing(present: Counter[int], span: int) -> str:
+    if len(present) == span and all(0 <= i < span for i in present):
+        return ""
+    # The set names far fewer ids than span may be, so walk the gaps and not the span.
+    inside = sorted(i for i in present if 0 <= i < span)
+    gaps = []
+    low = 0
+    for i in (*inside, span):
+        if i > low:
+            gaps.append(f"{low}-{i - 1}" if i - 1 > low else f"{low}")
+        low = i + 1
+    return ",".join(gaps[:_SHOWN]) + (",..." if len(gaps) > _SHOWN else "")
+
+
+_SHOWN = 16
+
+
+def _range(unit: str, limit: int | None) -> str:
+    if limit is None:
+        return f"ids run from 0 to {MAX_IDS - 1}"
+    return f"there is 1 {unit}" if limit == 1 else f"there are {limit} {unit}s"
+
+
+def _join(numbers: Iterable[int]) -> str:
+    return " and ".join(map(str, numbers))
+
+
+def _ids(ids: list[int]) -> str:
+    negative = sorted(i for i in ids if i < 0)
+    text = ",".join([*map(str, negative), fold(i for i in ids if i >= 0)]).strip(",")
+    return text if len(text) < 80 else text[:77] + "..."

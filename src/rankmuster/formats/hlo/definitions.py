@@ -1,0 +1,83 @@
+"""The shape of an operand by its name, where the instruction itself does not repeat it.
+
+Looks near the use first, then through the whole computation, and keeps nothing but the answers:
+an index of all names would grow with the parts of a program that hold no collectives.
+"""
+
+from __future__ import annotations
+
+from rankmuster.errors import InvalidProgram
+from rankmuster.formats.hlo.instruction import Instruction, parse_instruction
+from rankmuster.formats.hlo.module import Computation
+from rankmuster.formats.hlo.scanner import Text
+from rankmuster.formats.hlo.shapes import Array, Shape, Tuple
+
+_NEAR = 1 << 14
+_MAX_CHAIN = 16
+_FOLLOWS_OPERAND = frozenset((b"copy", b"bitcast", b"negate", b"add", b"multiply", b"subtract"))
+
+
+class Definitions:
+    """Instructions of one module by computation and name."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self._found: dict[tuple[bytes, bytes], Instruction | None] = {}
+
+    def shape_of(self, computation: Computation, name: bytes, use: int) -> Shape | None:
+        """The shape of *name*, used at *use*; None where it is not written and does not follow."""
+        index: list[int] = []
+        for _ in range(_MAX_CHAIN):
+            found = self.instruction(computation, name, use)
+            if found is None:
+                return None
+            if found.shape_text:
+                return _part(found.shape, index)
+            # "gte = get-tuple-element(a2a), index=0" and "x = add(a, b)" leave their shape out.
+            operands = found.operands()
+            if not operands:
+                return None
+            if found.opcode == b"get-tuple-element":
+                index.append(int(found.attributes.get(b"index", b"0")))
+            elif found.opcode not in _FOLLOWS_OPERAND:
+                return None
+            if operands[0][1]:
+                return None
+            name = operands[0][0]
+        return None
+
+    def instruction(self, computation: Computation, name: bytes, use: int) -> Instruction | None:
+        """The instruction that defines *name* in *computation*, before *use* or anywhere."""
+        key = computation.name, name
+        if key not in self._found:
+            position = self._search(name, max(computation.start, use - _NEAR), use)
+            if position is None:
+                position = self._search(name, computation.start, computation.end)
+            self._found[key] = self._read(position, computation.end)
+        return self._found[key]
+
+    def _read(self, position: int | None, end: int) -> Instruction | None:
+        if position is None:
+            return None
+        try:
+            return parse_instruction(self._text, position, end)
+        except InvalidProgram:
+            return None  # the same letters inside a string: not a definition
+
+    def _search(self, name: bytes, start: int, end: int) -> int | None:
+        needle = name + b" ="
+        position = self._text.rfind(needle, start, end)
+        while position >= 0:
+            before = self._text[position - 1 : position]
+            if before in (b"%", b" ", b"\n", b"\t", b"{"):
+                return position
+            position = self._text.rfind(needle, start, position)
+        return None
+
+
+def _part(shape: Shape | None, index: list[int]) -> Shape | None:
+    for step in reversed(index):
+        if isinstance(shape, Array) or shape is None or step >= len(shape.parts):
+            return None
+        shape = shape.parts[step]
+    return shape if isinstance(shape, Array | Tuple) else None

@@ -1,0 +1,181 @@
+"""The def-use graph of one computation.
+
+Knows names, opcodes and operands of every instruction; what they mean is for others.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from rankmuster.formats.hlo.instruction import Instruction, parse_instruction, split_operands
+from rankmuster.formats.hlo.module import Computation
+from rankmuster.formats.hlo.scanner import Text, blank_comments, malformed, shown, skip_space
+
+# The instruction as nearly all are printed: an array shape and flat operands, on one line.
+_LINE = re.compile(
+    rb'[ \t]*+(ROOT[ \t]++)?+%?([^\s%=(){}\[\],"]++)[ \t]++=[ \t]++'
+    rb"(?:[a-z][a-z0-9]*+\[[\d,]*+\](?:\{[^}\n]*+\})?+[ \t]++)?+"
+    rb'([a-z][a-z0-9-]*+)\(([^()"/\[{]*+)\)'
+)
+_CONTROL = re.compile(rb"control-predecessors=\{([^}]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The def-use graph of one computation, by places in text order.
+
+    `needs[i]` holds operands, then control predecessors. `literals` has the operand text of
+    instructions that have no operands (parameter numbers, constants).
+    """
+
+    text: Text
+    computation: Computation
+    starts: list[int]
+    names: dict[bytes, int]
+    opcodes: list[bytes]
+    needs: list[tuple[int, ...]]
+    operands: list[int]
+    literals: dict[int, bytes]
+    root: int
+
+    def at(self, position: int) -> int:
+        """The place of the instruction that *position* lies in."""
+        return bisect_right(self.starts, position) - 1
+
+    def instruction(self, place: int) -> Instruction:
+        """The instruction at *place*, read whole."""
+        return parse_instruction(self.text, self.starts[place], self.computation.end)
+
+
+def read_graph(text: Text, computation: Computation) -> Graph:
+    """Read the names, opcodes and operands of every instruction of *computation*.
+
+    Raises InvalidProgram for a line that is no instruction, and for an operand that is not
+    defined before its use (XLA's parser demands the same, so no cycle can be written).
+    """
+    builder = _Builder(text, computation)
+    builder.run()
+    return builder.graph()
+
+
+class _Builder:
+    def __init__(self, text: Text, computation: Computation) -> None:
+        self.text, self.computation = text, computation
+        self.starts: list[int] = []
+        self.names: dict[bytes, int] = {}
+        self.opcodes: list[bytes] = []
+        self.needs: list[tuple[int, ...]] = []
+        self.operands: list[int] = []
+        self.literals: dict[int, bytes] = {}
+        self.root = -1
+
+    def run(self) -> None:
+        position, end = self.computation.start, self.computation.end
+        body = self.text[position:end]
+        if b"//" in body:
+            body = blank_comments(body)
+        skip_to = position
+        for line in body.split(b"\n"):
+            start, position = position, position + len(line) + 1
+            if start < skip_to:  # the tail of an instruction over several lines
+                continue
+            match = _LINE.match(line)
+            # A line that ends in a comma goes on; so does one that leaves a bracket open.
+            if match and self._ends_here(line, position, body):
+                self._add(start, *match.groups(), line[match.end() :])
+            elif line.strip():
+                skip_to = self._general(start, end)
+
+    def _ends_here(self, line: bytes, following: int, body: bytes) -> bool:
+        if line.count(b"{") != line.count(b"}") or line.rstrip()[-1:] == b",":
+            return False
+        offset = following - self.computation.start
+        return body[offset : offset + 64].lstrip()[:1] != b","
+
+    def _general(self, start: int, end: int) -> int:
+        start = skip_space(self.text, start, end)
+        if start >= end:
+            return end
+        found = parse_instruction(self.text, start, end)
+        rest = b""
+        if (control := found.attributes.get(b"control-predecessors")) is not None:
+            rest = b"control-predecessors=" + control
+        root = b"ROOT" if found.root else None
+        self._add(start, root, found.name, found.opcode, found.operands_text, rest)
+        after = skip_space(self.text, found.end, end)
+        line_end = self.text.find(b"\n", found.end, end)
+        if after < end and (line_end < 0 or after < line_end):
+            what = shown(self.text[after : after + 30])
+            raise malformed(self.text, after, f"{what!r} stands behind an instruction")
+        return found.end
+
+    def _add(
+        self,
+        start: int,
+        root: bytes | None,
+        name: bytes,
+        opcode: bytes,
+        operands: bytes,
+        rest: bytes,
+    ) -> None:
+        place = len(self.starts)
+        if name in self.names:
+            raise malformed(self.text, start, f"instruction {shown(name)!r} is defined twice")
+        if opcode in (b"parameter", b"constant") or not operands:
+            self.literals[place] = operands
+            needs: tuple[int, ...] = ()
+        else:
+            needs = self._resolve(start, operands)
+        self.operands.append(len(needs))
+        if b"control-predecessors=" in rest and (control := _CONTROL.search(rest)):
+            needs += self._resolve(start, control[1])
+        self.starts.append(start)
+        self.opcodes.append(opcode)
+        self.needs.append(needs)
+        self.names[name] = place
+        if root:
+            if self.root >= 0:
+                raise malformed(self.text, start, "a computation has one ROOT")
+            self.root = place
+
+    def _resolve(self, start: int, operands: bytes) -> tuple[int, ...]:
+        names = self.names
+        try:
+            if b"[" not in operands and b"/" not in operands and b"(" not in operands:
+                return tuple(
+                    [
+                        names[name]
+                        for name in operands.replace(b"%", b"").replace(b" ", b"").split(b",")
+                    ]
+                )
+            return tuple([names[name] for name, _ in split_operands(operands)])
+        except KeyError:
+            for name, _ in split_operands(operands):
+                if name not in names:
+                    raise malformed(
+                        self.text,
+                        start,
+                        f"instruction {shown(name)!r} is not defined before its use",
+                    ) from None
+            return tuple([names[name] for name, _ in split_operands(operands) if name])
+
+    def graph(self) -> Graph:
+        if not self.starts:
+            raise malformed(
+                self.text,
+                self.computation.start,
+                f"computation {shown(self.computation.name)!r} is empty",
+            )
+        return Graph(
+            self.text,
+            self.computation,
+            self.starts,
+            self.names,
+            self.opcodes,
+            self.needs,
+            self.operands,
+            self.literals,
+            self.root if self.root >= 0 else len(self.starts) - 1,
+        )

@@ -1,0 +1,89 @@
+"""What a reducing op computes: the name of a standard reduction, or the computation's own text."""
+
+from __future__ import annotations
+
+import re
+
+from rankmuster.formats.hlo.graph import Graph, read_graph
+from rankmuster.formats.hlo.module import Module
+from rankmuster.formats.hlo.scanner import shown
+
+# facts E2: the opcode at the root of a two-parameter computation -> the reduce op's name.
+_STANDARD = {
+    b"add": "add",
+    b"multiply": "mul",
+    b"maximum": "max",
+    b"minimum": "min",
+    b"and": "and",
+    b"or": "or",
+    b"xor": "xor",
+}
+_LAYOUT = re.compile(rb"\{[^{}]*\}|/\*[^*]*\*/|\s+")
+_KEPT = (b"direction", b"index", b"dimensions", b"custom_call_target", b"slice", b"exponent_bits")
+
+
+class Reducers:
+    """The reductions of one module by the name of their computation; each is read once."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._known: dict[bytes, str | None] = {}
+
+    def name_of(self, to_apply: bytes) -> str | None:
+        """ "add" and the like, "custom:" and the canonical text for others, None if undefined."""
+        name = to_apply.lstrip(b"%")
+        if name not in self._known:
+            place = self._module.by_name.get(name)
+            self._known[name] = None if place is None else self._read(place)
+        return self._known[name]
+
+    def thread_of(self, to_apply: bytes) -> bytes | None:
+        """The execution thread that the computation is declared for, None if undefined."""
+        place = self._module.by_name.get(to_apply.lstrip(b"%"))
+        return None if place is None else self._module.computations[place].thread
+
+    def _read(self, place: int) -> str:
+        graph = read_graph(self._module.text, self._module.computations[place])
+        standard = _STANDARD.get(graph.opcodes[graph.root])
+        operands = graph.needs[graph.root][: graph.operands[graph.root]]
+        parameters = [graph.literals.get(need) for need in operands]
+        if standard and sorted(p or b"" for p in parameters) == [b"0", b"1"]:
+            opcodes = {graph.opcodes[need] for need in operands}
+            if opcodes == {b"parameter"}:
+                return standard
+        return "custom:" + canonical_text(graph)
+
+
+def canonical_text(graph: Graph) -> str:
+    """The computation without names: "f32[] parameter(0);f32[] parameter(1);f32[] add(0,1)".
+
+    Instructions stand in depth-first order from ROOT, so the order of lines does not show either.
+    """
+    order: dict[int, int] = {}
+    lines: list[str] = []
+    stack = [graph.root]
+    while stack:
+        place = stack[-1]
+        fresh = [need for need in graph.needs[place] if need not in order]
+        if place in order or not fresh:
+            stack.pop()
+            if place not in order:
+                lines.append(_line(graph, place, order))
+                order[place] = len(order)
+        else:
+            stack.extend(reversed(fresh))
+    return ";".join(lines)
+
+
+def _line(graph: Graph, place: int, order: dict[int, int]) -> str:
+    instruction = graph.instruction(place)
+    shape = _LAYOUT.sub(b"", instruction.shape_text).decode()
+    inside = graph.literals.get(place)
+    numbers = [str(order[need]) for need in graph.needs[place]]
+    operands = ",".join(numbers) if inside is None else shown(inside, 200)
+    kept = "".join(
+        f",{key.decode()}={shown(instruction.attributes[key], 200)}"
+        for key in _KEPT
+        if key in instruction.attributes
+    )
+    return f"{shape} {instruction.opcode.decode()}({operands}){kept}"
