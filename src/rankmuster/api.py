@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from rankmuster import formats
-from rankmuster.check import check as run_check
 from rankmuster.copies import ProgramCopy
 from rankmuster.errors import UnreadableInput
 from rankmuster.load import Loaded, LoadOptions, arrange, load, rank_of, read_path, world_of
 from rankmuster.load.devices import Place
 from rankmuster.program import Program
-from rankmuster.report import Report
+
+if TYPE_CHECKING:
+    from rankmuster.report import Report
 
 
 @runtime_checkable
@@ -78,6 +79,8 @@ def check(
     {rank} included. With *same* all programs have to be equal, also where they share nothing.
     Raises what `read` raises, and `UnreadableInput` where the programs do not divide the world.
     """
+    from rankmuster.check import check as run_check  # reading alone does not need it
+
     loaded = gather(list(programs), LoadOptions(world=world))
     return run_check(
         loaded.copies, loaded.world, findings=loaded.findings, absent=loaded.absent, same=same

@@ -9,8 +9,13 @@ from rankmuster.errors import did_you_mean
 from rankmuster.rules import RULES
 
 
+def completed(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """The codes that begin with what was typed."""
+    return [code for code in RULES if code.startswith(incomplete.upper())]
+
+
 @click.command()
-@click.argument("codes", nargs=-1, metavar="[CODE]...", shell_complete=lambda *_: list(RULES))
+@click.argument("codes", nargs=-1, metavar="[CODE]...", shell_complete=completed)
 def explain(codes: tuple[str, ...]) -> None:
     """Say what each CODE means and what to do about it; without a code, list them all."""
     chosen = [known(code) for code in codes] or list(RULES)
