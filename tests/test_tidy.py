@@ -22,7 +22,7 @@ ROWS = [
     {"pairing", "verify", "placement"},
     {"compare"},
     {"report"},
-    {"check"},
+    {"checking"},  # not "check": that is the function `rankmuster.check`, which a module would hide
     {"census"},
     {"root"},
     {"transport", "launch", "load"},

@@ -79,7 +79,7 @@ def check(
     {rank} included. With *same* all programs have to be equal, also where they share nothing.
     Raises what `read` raises, and `UnreadableInput` where the programs do not divide the world.
     """
-    from rankmuster.check import check as run_check  # reading alone does not need it
+    from rankmuster.checking import check as run_check  # reading alone does not need it
 
     loaded = gather(list(programs), LoadOptions(world=world))
     return run_check(

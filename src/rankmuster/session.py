@@ -16,7 +16,7 @@ from rankmuster import launch
 from rankmuster.api import Readable, read
 from rankmuster.bringup import BringUp, Ended
 from rankmuster.census import Card
-from rankmuster.check import check
+from rankmuster.checking import check
 from rankmuster.communicator import Communicator
 from rankmuster.copies import ProgramCopy
 from rankmuster.errors import InvalidProgram, UnreadableInput, UnsupportedFormat, WorldMismatch

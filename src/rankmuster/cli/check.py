@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from rankmuster.check import check as run_check
+from rankmuster.checking import check as run_check
 from rankmuster.cli.output import Output
 from rankmuster.cli.programs import load_programs, program_options
 from rankmuster.cli.progress import Progress

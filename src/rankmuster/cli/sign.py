@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from rankmuster.check import device_signatures
+from rankmuster.checking import device_signatures
 from rankmuster.cli.output import Output
 from rankmuster.cli.programs import load_one, program_options
 from rankmuster.render.words import printable

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import NoReturn
 
 import click
@@ -29,6 +31,8 @@ from rankmuster.world import World
 
 ENDED = b"."  # what a process without a report says before it ends or becomes the command
 ROOT_GONE_S = 1.0  # for the others to notice, and say so, once the root is dead
+# What every child would import for itself, were it not here before the fork.
+FOR_CHILDREN = ("rankmuster.formats.json_program", "rankmuster.formats.hlo")
 UNREAD = frozenset({"RM701", "RM702"})
 
 
@@ -44,7 +48,7 @@ class Said(msgspec.Struct, frozen=True):
 class Muster:
     """What every process of this invocation is asked to do."""
 
-    program: str
+    paths: tuple[str, ...]
     deadline_s: float
     replicas: int | None
     partitions: int | None
@@ -73,7 +77,7 @@ class Muster:
             raise WorldMismatch(
                 "no launcher started this process", fix="say -n N to start N local processes"
             )
-        path = process_path(self.program, place.process)
+        path = self.paths[place.process]
 
         def read() -> Program:
             return read_path(
@@ -150,8 +154,13 @@ def up(
     With -n, N processes are started on this machine. With a command, each process becomes it once
     the answer is go; the report then goes to --report FILE, or to standard error.
     """
+    if command and shutil.which(command[0]) is None:
+        raise click.UsageError(f"there is no command {command[0]!r}")
+    if processes is None:
+        raise click.UsageError("say -n N: no launcher started this process")
+    devices = share(processes, world, devices_per_process)
     muster = Muster(
-        program=program,
+        paths=tuple(process_path(program, process) for process in range(processes)),
         deadline_s=deadline,
         replicas=replicas,
         partitions=partitions,
@@ -159,13 +168,8 @@ def up(
         output=Output.current(),
         strict=strict,
     )
-    if command and shutil.which(command[0]) is None:
-        raise click.UsageError(f"there is no command {command[0]!r}")
-    if processes is None:
-        raise click.UsageError("say -n N: no launcher started this process")
-    devices = share(processes, world, devices_per_process)
-    for process in range(processes):
-        with open(process_path(program, process), "rb"):  # noqa: PTH123 paths stay as typed
+    for path in dict.fromkeys(muster.paths):
+        with open(path, "rb"):  # noqa: PTH123 paths stay as typed
             pass
     try:
         with stops_raise():
@@ -194,6 +198,8 @@ def lead(muster: Muster, devices: Sequence[range], report_file: str | None) -> i
     """The parent: start all, print the one report, pass the exit code on."""
     size = sum(map(len, devices))
     said: Said | None = None
+    for name in FOR_CHILDREN:
+        import_module(name)
     with LocalWorld(muster.run, devices, size) as world:
         for number, result in world.family.results():
             if number == 0 and result:
@@ -256,6 +262,7 @@ def become(command: tuple[str, ...]) -> NoReturn:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write everything; a pipe takes it in parts."""
-    while data:
-        data = data[os.write(descriptor, data) :]
+    """Write everything, in the parts that a pipe takes; a parent that is gone wants nothing."""
+    with contextlib.suppress(BrokenPipeError):
+        while data:
+            data = data[os.write(descriptor, data) :]
