@@ -296,7 +296,7 @@ def reduce_op(kind: OpKind, entry: Mapping[str, Any], path: Path) -> str | None:
     if name.startswith(CUSTOM):
         return name
     near = did_you_mean(name, REDUCE_OPS | set(REDUCE_SPELLINGS))
-    raise Fault(here, f"is {quote(name)}", f"{near} or '{CUSTOM}...' for a computation of your own")
+    raise Fault(here, f"is {quote(name)}", f"{near} (a computation of your own is '{CUSTOM}...')")
 
 
 def splits(entry: Mapping[str, Any], key: str, path: Path) -> tuple[int, ...] | None:
