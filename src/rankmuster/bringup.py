@@ -52,14 +52,17 @@ from rankmuster.version import VERSION
 from rankmuster.world import World
 
 T = TypeVar("T")
-CENSUS_KINDS: dict[Kind, type[Message]] = {
-    Kind.CARD: Card,
-    Kind.ASK: Ask,
-    Kind.PROGRAM: Copy,
-    Kind.PLAN: Plan,
-    Kind.GONE: Gone,
+KIND_OF: dict[type[Message], Kind] = {
+    Card: Kind.CARD,
+    Ask: Kind.ASK,
+    Copy: Kind.PROGRAM,
+    Plan: Kind.PLAN,
+    Gone: Kind.GONE,
 }
-KIND_OF = {message: kind for kind, message in CENSUS_KINDS.items()}
+# Made once: a decoder looks through all of its types first.
+DECODERS: dict[Kind, msgspec.json.Decoder[Message]] = {
+    kind: msgspec.json.Decoder(message) for message, kind in KIND_OF.items()
+}
 FROM_ROOT = {Kind.ASK, Kind.PLAN, Kind.GONE}
 CLOSING_KEY = b"closing"
 DRAIN_S = 1.0
@@ -86,8 +89,8 @@ class Stopwatch:
     def mark(self, phase: str) -> None:
         """End *phase* now."""
         now = time.monotonic()
-        self.phases[phase] = now - self.last
-        self.phases["total"] = now - self.began
+        self.phases.pop("total", None)
+        self.phases |= {phase: now - self.last, "total": now - self.began}
         self.last = now
 
 
@@ -127,6 +130,7 @@ class BringUp:
         self._inbound: dict[int, Identity] = {}  # handles of peers that send to us
         self._address = ""
         self._seat = 0
+        self._answered = False  # from then on everybody leaves when it likes
 
     # the steps
 
@@ -217,6 +221,7 @@ class BringUp:
             self._closing.expire()
         answer = self._closing.outcome[CLOSING_KEY, self._seat]
         assert isinstance(answer, Answer)
+        self._answered = True
         self._drain()
         self.watch.mark("closing")
         if not answer.go:
@@ -255,7 +260,7 @@ class BringUp:
 
     def _take_seats(self, neighbours: Sequence[Neighbour]) -> None:
         for seat, neighbour in enumerate(neighbours):
-            self._process_of |= dict.fromkeys(unfold(neighbour.devices), seat)
+            self._process_of |= dict.fromkeys(neighbour.devices, seat)
         self._seat = self._process_of[min(self.place.devices)]
         self._closing = Multiplexer((self._seat,))
         parked, self._parked = self._parked, []
@@ -271,9 +276,7 @@ class BringUp:
         assert self.plan is not None
         self.begin("barrier")
         host = self.plan.neighbours[self._seat].host
-        members = tuple(
-            min(unfold(each.devices)) for each in self.plan.neighbours if each.host == host
-        )
+        members = tuple(each.devices[0] for each in self.plan.neighbours if each.host == host)
         if len(members) > 1:
             key = group_key((*members, len(members)))
             rank = members.index(min(self.place.devices))
@@ -314,7 +317,7 @@ class BringUp:
         assert self.plan is not None
         ranks: tuple[int, ...] = ()
         if cause.process is not None:
-            ranks = unfold(self.plan.neighbours[cause.process].devices)
+            ranks = self.plan.neighbours[cause.process].devices
         phase = f" (in the {cause.phase} phase)" if cause.phase else ""
         return finding(
             cause.code or "RM602", cause.message + phase, ranks=ranks, fix=cause.fix or None
@@ -347,7 +350,7 @@ class BringUp:
 
     def _lose_seat(self, seat: int, why: str) -> None:
         assert self.plan is not None
-        for device in unfold(self.plan.neighbours[seat].devices):
+        for device in self.plan.neighbours[seat].devices:
             self._groups.lost(device, why)
         self._closing.lost(seat, why)
 
@@ -449,7 +452,7 @@ class BringUp:
         elif frame.kind is Kind.CLOSING:
             self._closing.receive(CLOSING_KEY, frame.source, frame.destination, frame.payload)
         elif (frame.kind in FROM_ROOT) == (handle == self._root_handle):
-            message = msgspec.json.decode(frame.payload, type=CENSUS_KINDS[frame.kind])
+            message = DECODERS[frame.kind].decode(frame.payload)
             if handle == self._root_handle:
                 self._hear(message)
             elif self.root is not None:
@@ -463,6 +466,8 @@ class BringUp:
 
     def _take_loss(self, handle: int, why: str) -> None:
         now = time.monotonic()
+        if self._answered:
+            return
         if handle == self._root_handle:
             self._root_lost = why
             if self.plan is not None and self.plan.go_on:

@@ -7,18 +7,18 @@ is the root's own process, which takes part like every other. The comparison is 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from rankmuster.census import Card, Census
-from rankmuster.check import check
+from rankmuster.checking import check
 from rankmuster.copies import ProgramCopy
 from rankmuster.errors import InvalidProgram
 from rankmuster.finding import Finding, Severity, finding
 from rankmuster.formats import json_program
 from rankmuster.program import Program
-from rankmuster.ranks import fold
 from rankmuster.report import Report
 
 OWN = 0
@@ -49,9 +49,9 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the process that holds *devices* (folded) listens."""
+    """Where the process that holds *devices* (ascending) listens."""
 
-    devices: str
+    devices: tuple[int, ...]
     address: str
     host: str
 
@@ -259,10 +259,12 @@ class Root:
         return check(
             copies,
             self.census.world,
-            findings=(
-                *self.census.findings(),
-                *(found for card in cards for found in card.findings),
-                *self._problems,
+            findings=merged(
+                (
+                    *self.census.findings(),
+                    *(found for card in cards for found in card.findings),
+                    *self._problems,
+                )
             ),
             absent=(device for device in range(self.census.world.size) if device not in here),
         )
@@ -282,10 +284,20 @@ class Root:
 
     def _neighbour(self, handle: int) -> Neighbour:
         card = self.census.cards[handle]
-        return Neighbour(devices=fold(card.devices), address=card.address, host=card.host)
+        return Neighbour(devices=tuple(sorted(card.devices)), address=card.address, host=card.host)
 
     def _say(self, handle: int, message: Message) -> None:
         self._out.append(Outgoing(handle, message))
+
+
+def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Findings that say the same of several processes, told once of all their devices."""
+    told: dict[tuple[str, str], Finding] = {}
+    for found in findings:
+        known = told.get((found.code, found.message))
+        ranks = sorted({*found.ranks, *(known.ranks if known else ())})
+        told[found.code, found.message] = replace(found, ranks=tuple(ranks))
+    return tuple(told.values())
 
 
 def is_suspect(findings: Iterable[Finding]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import selectors
 import signal
@@ -68,6 +69,7 @@ class Family:
         die_with_parent = _pdeathsig()
         sys.stdout.flush()
         sys.stderr.flush()
+        gc.freeze()  # a collection in a child would touch, and so copy, every page that we share
         try:
             for number in range(self._count):
                 self._fork(number, held, die_with_parent)
@@ -78,6 +80,7 @@ class Family:
                 fix="start fewer with -n, or raise the limits (ulimit -u, ulimit -n)",
             ) from error
         finally:
+            gc.unfreeze()
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
         return self
 

@@ -207,8 +207,10 @@ class TcpEndpoint:
         host, port = split_address(link.address)
         link.since = time.monotonic()
         try:
+            # As bytes: a name given as text goes through the IDNA codec, whose import alone takes
+            # longer than all the rest of a connection.
             family, kind, protocol, _, name = socket.getaddrinfo(
-                host, port, type=socket.SOCK_STREAM
+                host.encode(), port, type=socket.SOCK_STREAM
             )[0]
             link.sock = sock = socket.socket(family, kind, protocol)
         except OSError:
