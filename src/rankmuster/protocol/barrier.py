@@ -8,13 +8,13 @@ rank r tells r + 2^k and hears r - 2^k; after ceil(log2 n) rounds it has heard o
 from __future__ import annotations
 
 from rankmuster.errors import MusterError
-from rankmuster.protocol.bootstrap import GroupRefused, graver, refused_by
 from rankmuster.protocol.frames import BARRIER, pack_barrier, unpack_barrier
-from rankmuster.protocol.steps import PeerTrouble, Recv, Steps, try_send
+from rankmuster.protocol.refusal import GroupRefused, graver, refused_by, tell
+from rankmuster.protocol.steps import PeerTrouble, Recv, Steps
 
 
 def barrier(rank: int, size: int, no: MusterError | None = None) -> Steps[MusterError | None]:
-    """Wait until every rank of the group has come; return the first reason to say no, or None.
+    """Wait until every rank of the group has come; return the reason to say no, or None.
 
     Every frame says whether its sender has heard of a failure, so a rank that has a *no* comes too
     and brings it along. With nobody lost, one *no* reaches all.
@@ -25,7 +25,7 @@ def barrier(rank: int, size: int, no: MusterError | None = None) -> Steps[Muster
         # In a ring of blocking sends somebody has to receive first: those with this round's bit.
         if hears_first := rank & distance:
             no = yield from _hear(behind, no)
-        yield from try_send(ahead, pack_barrier(well=no is None))
+        no = graver(no, (yield from tell(ahead, pack_barrier(well=no is None))))
         if not hears_first:
             no = yield from _hear(behind, no)
         distance <<= 1

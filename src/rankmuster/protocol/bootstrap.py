@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NoReturn
 
-from rankmuster.errors import InvariantError, LocalProtocolError, MusterError, NotAgreed
+from rankmuster.errors import InvariantError, LocalProtocolError, MusterError
 from rankmuster.protocol.frames import (
     NO_SIGNATURE,
     NO_UNIQUE_ID,
@@ -21,21 +21,8 @@ from rankmuster.protocol.frames import (
     unpack_ticket,
     unpack_verdict,
 )
-from rankmuster.protocol.steps import PeerTrouble, Recv, Steps, try_send
-
-
-class GroupRefused(NotAgreed):
-    """The group said no.
-
-    `rank` is whom this rank saw fail, None where it saw no one rank fail; *hearsay* is a no that
-    others began.
-    """
-
-    def __init__(
-        self, what: str, *, rank: int | None = None, hearsay: bool = False, fix: str = ""
-    ) -> None:
-        super().__init__(what, fix=fix)
-        self.rank, self.hearsay = rank, hearsay
+from rankmuster.protocol.refusal import GroupRefused, graver, refused_by, tell
+from rankmuster.protocol.steps import PeerTrouble, Recv, Steps
 
 
 def tree_parent(rank: int) -> int:
@@ -64,17 +51,16 @@ def hypercube_children(rank: int, size: int) -> Iterator[int]:
 def reduce_verdict(
     rank: int, size: int, signature: bytes, no: MusterError | None = None
 ) -> Steps[MusterError | None]:
-    """AND "my subtree agrees" up the binary tree; return the first reason to say no, or None.
+    """AND "my subtree agrees" up the binary tree; return the reason to say no, or None.
 
     Only rank 0's None speaks for the group. A rank that has a *no* of its own still hears both
     children: they wait for it.
     """
     for child in tree_children(rank, size):
-        heard = yield from _hear_child(child, signature)
-        no = graver(no, heard)
+        no = graver(no, (yield from _hear_child(child, signature)))
     if rank > 0:
         frame = pack_verdict(signature, agrees=no is None)
-        yield from try_send(tree_parent(rank), frame)
+        no = graver(no, (yield from tell(tree_parent(rank), frame)))
     return no
 
 
@@ -96,11 +82,11 @@ def _hear_child(child: int, signature: bytes) -> Steps[MusterError | None]:
 def broadcast_ticket(
     rank: int, size: int, ticket: bytes
 ) -> Steps[tuple[bytes, MusterError | None]]:
-    """Fan rank 0's *ticket* out over the hypercube; return it with what went wrong on its way here.
+    """Fan rank 0's *ticket* out over the hypercube; return it, and the reason to say no, or None.
 
     A rank that does not get one passes a refusal on: those below it wait too.
     """
-    no = None
+    no: MusterError | None = None
     if rank > 0:
         parent = hypercube_parent(rank)
         try:
@@ -110,7 +96,7 @@ def broadcast_ticket(
             no = refused_by(parent, trouble)
             ticket = pack_ticket(NO_UNIQUE_ID, agrees=False)
     for child in hypercube_children(rank, size):
-        yield from try_send(child, ticket)
+        no = graver(no, (yield from tell(child, ticket)))
     return ticket, no
 
 
@@ -126,9 +112,9 @@ def bootstrap(
         raise LocalProtocolError(f"rank {rank} is outside a group of {size}")
     no = yield from reduce_verdict(rank, size, signature, no)
     mine = pack_ticket(NO_UNIQUE_ID if no else unique_id, agrees=no is None)
-    ticket, not_heard = yield from broadcast_ticket(rank, size, mine)
+    ticket, heard = yield from broadcast_ticket(rank, size, mine)
     unique_id, agrees = unpack_ticket(ticket)
-    no = graver(no, not_heard)
+    no = graver(no, heard)
     if no:
         raise no
     if not agrees:
@@ -143,20 +129,3 @@ def refuse(rank: int, size: int, no: MusterError) -> Steps[NoReturn]:
     """
     yield from bootstrap(rank, size, NO_SIGNATURE, NO_UNIQUE_ID, no)
     raise InvariantError("a refused bootstrap agreed")
-
-
-def refused_by(rank: int, trouble: MusterError) -> GroupRefused:
-    """The no of a *rank* that was lost, too late or not understood."""
-    refusal = GroupRefused(f"rank {rank}: {trouble.what}", rank=rank, fix=trouble.fix)
-    refusal.__cause__ = trouble
-    return refusal
-
-
-def graver(no: MusterError | None, heard: MusterError | None) -> MusterError | None:
-    """The first of two reasons to say no, except that what was seen goes before hearsay."""
-    return heard or no if no is None or is_hearsay(no) else no
-
-
-def is_hearsay(no: MusterError) -> bool:
-    """Whether *no* was only passed on: whoever began it knows more."""
-    return isinstance(no, GroupRefused) and no.hearsay

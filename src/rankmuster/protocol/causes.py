@@ -79,23 +79,27 @@ def decode(body: bytes) -> Causes:
 def root_causes(reports: Mapping[int, Cause]) -> tuple[Cause, ...]:
     """What is behind the *reports*, each by the process that made it: each fault once.
 
-    A process that waited in vain for another is not itself at fault: where 3 blames 7 for silence
-    and 7 blames 15, only 15 is named. Hearsay stays only where nothing else is known.
+    A process that waited in vain is not itself at fault: where 3 blames 7 for silence and 7 blames
+    15, only 15 is named. Nor is one that passes a no on. Hearsay stays where nothing else is known.
     """
-    waited = {
-        who for who, cause in reports.items() if _blames_silence(cause) and cause.process != who
-    }
     first_hand = [cause for cause in reports.values() if not cause.hearsay]
-    named = [c for c in first_hand if not (_blames_silence(c) and c.process in waited)]
+    waited = {who for who, cause in reports.items() if _is_silence_of_another(cause, who)}
+    passed_on = {who for who, cause in reports.items() if cause.hearsay}
+    named = _without_silence_of(waited | passed_on, first_hand)
+    named = named or _without_silence_of(waited, first_hand) or first_hand
     distinct: dict[tuple[str, int | str], Cause] = {}
-    for cause in named or first_hand or reports.values():
+    for cause in named or reports.values():
         about = cause.message if cause.process is None else cause.process
         distinct.setdefault((cause.code, about), cause)
     return tuple(distinct.values())
 
 
-def _blames_silence(cause: Cause) -> bool:
-    return cause.code == SILENT and cause.process is not None
+def _is_silence_of_another(cause: Cause, who: int) -> bool:
+    return cause.code == SILENT and cause.process not in (None, who)
+
+
+def _without_silence_of(innocent: set[int], causes: Iterable[Cause]) -> list[Cause]:
+    return [c for c in causes if not (c.code == SILENT and c.process in innocent)]
 
 
 def _cut(text: str) -> str:

@@ -8,6 +8,8 @@ It runs over the star of census connections and knows processes, not devices or 
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 
 from rankmuster.errors import DeadlineExceeded, MusterError
@@ -18,7 +20,7 @@ from rankmuster.protocol.frames import (
     pack_closing,
     unpack_closing,
 )
-from rankmuster.protocol.steps import PeerTrouble, Recv, Send, Steps, try_send
+from rankmuster.protocol.steps import PeerTrouble, Recv, Send, Steps
 
 ROOT = 0
 ROOT_GRACE = 1  # the root collects, and sends its answers, one margin longer than groups wait;
@@ -43,10 +45,10 @@ def closing(process: int, size: int, cause: Cause | None) -> Steps[Answer]:
     """
     if process == ROOT:
         return (yield from answer_all(size, cause))
-    return (yield from report(cause))
+    return (yield from report(process, cause))
 
 
-def report(cause: Cause | None) -> Steps[Answer]:
+def report(process: int, cause: Cause | None) -> Steps[Answer]:
     """Tell the root, then wait for its answer."""
     try:
         yield Send(
@@ -55,7 +57,8 @@ def report(cause: Cause | None) -> Steps[Answer]:
         told = yield from _hear(ROOT, ANSWER_BYTES, ANSWER_GRACE)
     except PeerTrouble as trouble:
         lost_root = blame(ROOT, trouble, "before its answer")
-        return Answer(go=False, causes=(cause, lost_root) if cause else (lost_root,))
+        mine = {process: cause} if cause and not _explains(lost_root, cause) else {}
+        return Answer(go=False, causes=root_causes({**mine, ROOT: lost_root}))
     return _answer(told)
 
 
@@ -72,7 +75,8 @@ def answer_all(size: int, cause: Cause | None) -> Steps[Answer]:
                 reports[process] = told.causes[0]
     answer = pack_closing(encode(root_causes(reports), ANSWER_BYTES) if reports else b"")
     for process in range(1, size):
-        yield from try_send(process, answer, ROOT_GRACE)
+        with suppress(*PeerTrouble):
+            yield Send(process, answer, ROOT_GRACE)
     return _answer(_read(answer))  # as the others read it, cut where theirs is
 
 
@@ -86,6 +90,11 @@ def blame(process: int, trouble: MusterError, when: str, phase: str = "closing")
         phase=phase,
         process=process,
     )
+
+
+def _explains(lost_root: Cause, cause: Cause) -> bool:
+    """Whether a root that is silent to the end may be why somebody else was."""
+    return lost_root.code == cause.code == SILENT
 
 
 def _hear(peer: int, at_most: int, grace: int) -> Steps[Causes | None]:

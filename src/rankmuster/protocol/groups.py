@@ -20,7 +20,7 @@ Addresses are global device ids (facts D14); in the closing round they are proce
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -80,7 +80,7 @@ class Multiplexer(Generic[K, T]):
         self._room = parked_bytes
         self._runs: dict[tuple[K, int], _Run[K, T]] = {}
         self._mail: dict[tuple[K, int, int], deque[bytes]] = {}
-        self._broken: dict[tuple[K, int, int], MusterError] = {}
+        self._late: Counter[tuple[K, int, int]] = Counter()
         self._lost: dict[int, str] = {}
         self._expired = -1
         self._out: list[Outgoing[K]] = []
@@ -164,26 +164,20 @@ class Multiplexer(Generic[K, T]):
         """What *run* gets for the receive at which it stands, or None while that is open."""
         source = run.awaited
         link = (run.key, source, run.device)
-        if trouble := self._broken.get(link):
-            return trouble
         if frames := self._mail.get(link):
             frame = frames.popleft()
             self._room += len(frame)
             if len(frame) <= awaits.nbytes:
                 return frame
-            trouble = RemoteProtocolError(
+            return RemoteProtocolError(
                 f"device {source} sent {len(frame)} bytes where at most {awaits.nbytes} are due"
             )
-        elif source in self._lost:
-            trouble = PeerLost(self._lost[source])
-        elif awaits.grace <= self._expired:
-            trouble = DeadlineExceeded(f"device {source} did not answer in time")
-        else:
-            return None
-        # A frame that comes after its receive was given up must not be taken for the next one.
-        self._broken[link] = trouble
-        self._room += sum(map(len, self._mail.pop(link, ())))
-        return trouble
+        if source in self._lost:
+            return PeerLost(self._lost[source])
+        if awaits.grace <= self._expired:
+            self._late[link] += 1
+            return DeadlineExceeded(f"device {source} did not answer in time")
+        return None
 
     def _resume(self, run: _Run[K, T], answer: bytes | MusterError | None) -> None:
         """Take *run* to its next receive, or to its end."""
@@ -213,7 +207,10 @@ class Multiplexer(Generic[K, T]):
 
     def _deliver(self, key: K, source: int, destination: int, frame: bytes) -> None:
         link = (key, source, destination)
-        if link in self._broken or (key, destination) in self.outcome:
+        if (key, destination) in self.outcome:
+            return
+        if self._late[link]:  # its receive was given up: it must not be taken for the next one
+            self._late[link] -= 1
             return
         self._mail.setdefault(link, deque()).append(frame)
         self._room -= len(frame)

@@ -11,10 +11,11 @@ from typing import TypeAlias
 
 from rankmuster.errors import MusterError, NotAgreed
 from rankmuster.protocol.barrier import barrier
-from rankmuster.protocol.bootstrap import GroupRefused, bootstrap, graver, is_hearsay
+from rankmuster.protocol.bootstrap import bootstrap
 from rankmuster.protocol.causes import Cause
 from rankmuster.protocol.closing import Answer, blame, closing
 from rankmuster.protocol.frames import NO_UNIQUE_ID
+from rankmuster.protocol.refusal import GroupRefused, graver, is_hearsay
 from rankmuster.protocol.steps import Steps
 
 Form: TypeAlias = Callable[[int, int, bytes, bytes, MusterError | None], Steps[bytes]]

@@ -45,11 +45,3 @@ class Recv(msgspec.Struct, frozen=True, gc=False):
 
 
 Steps: TypeAlias = Generator[Send | Recv, bytes, T]
-
-
-def try_send(peer: int, frame: bytes, grace: int = 0) -> Steps[None]:
-    """Send, and let a lost peer be: the others still wait for the rest of our sends."""
-    try:  # noqa: SIM105 - suppress() costs more than the send itself
-        yield Send(peer, frame, grace)
-    except PeerTrouble:
-        pass

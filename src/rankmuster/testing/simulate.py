@@ -10,6 +10,7 @@ import gc
 import heapq
 import random
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -153,7 +154,7 @@ class _World(ABC, Generic[T]):
         self.depth = [0] * self.size
         self.left = self.size
         self.gone: set[int] = set()
-        self.broken: set[int] = set()
+        self.skew: Counter[int] = Counter()  # of a link: receives given up, less sends given up
         self.expired = -1
         self.now = 0.0
         self.order = count()
@@ -223,7 +224,7 @@ class _World(ABC, Generic[T]):
     def wait(self, rank: int, step: Send | Recv) -> None:
         self.at[rank] = step
         self.awaited[step.peer] += 1
-        if self.trouble(rank, step):
+        if self.trouble(step):
             self.give_up_soon(rank)
 
     def end_wait(self, rank: int, answer: _Answer) -> None:
@@ -261,17 +262,17 @@ class _World(ABC, Generic[T]):
         step = self.at[rank]
         if step is None or number != self.result.steps[rank] or self.is_settled(rank, step):
             return
-        if trouble := self.trouble(rank, step):
-            # A frame that comes later must not be taken for the next one.
-            self.broken.add(self.link(rank, step))
+        if trouble := self.trouble(step):
+            # The frame may come all the same: it must not be taken for the next one.
+            self.skew[self.link(rank, step)] += 1 if isinstance(step, Recv) else -1
             self.end_wait(rank, trouble)
             self.resume(rank, trouble)
 
-    def trouble(self, rank: int, step: Send | Recv) -> MusterError | None:
+    def trouble(self, step: Send | Recv) -> MusterError | None:
         """What stands against *step* ever being answered."""
         if step.peer in self.gone:
             return PeerLost(f"rank {step.peer} is gone")
-        if step.grace <= self.expired or self.link(rank, step) in self.broken:
+        if step.grace <= self.expired:
             return DeadlineExceeded(f"rank {step.peer} did not answer in time")
         return None
 
@@ -298,13 +299,14 @@ class _Buffered(_World[T]):
         link = self.link(rank, step)
         if isinstance(step, Send):
             return self.send(rank, step, link)
-        if link in self.broken:
-            return self.trouble(rank, step)
-        return self.take(link, rank, step) if self.arrived.get(link) else _Wait.WAIT
+        if self.arrived.get(link):
+            self.arrived[link] -= 1
+            return self.receive(link, step)
+        return _Wait.WAIT
 
     def send(self, rank: int, step: Send, link: int) -> MusterError | None:
         if step.peer in self.gone:  # a kernel may take it, or know better
-            return self.trouble(rank, step) if self.random() < 0.5 else None
+            return self.trouble(step) if self.random() < 0.5 else None
         self.mail.setdefault(link, []).append((self.depth[rank], step.frame))
         self.soon(self.arrive, link, self.delays.get(rank, 0.0))
         return None
@@ -317,23 +319,30 @@ class _Buffered(_World[T]):
         here = self.arrived.get(link, 0)
         if len(self.mail.get(link, ())) == here:
             return  # lost with its sender
+        step = self.at[rank]
         if source in self.gone and source in self.dies and self.random() < 0.5:
             self.lose(link, here)
-            return
-        self.arrived[link] = here + 1
-        step = self.at[rank]
-        if isinstance(step, Recv) and step.peer == source and link not in self.broken:
-            answer = self.take(link, rank, step)
+        elif self.skew and self.skew[link] > 0:
+            self.skew[link] -= 1
+            self.pop(link)
+        elif isinstance(step, Recv) and step.peer == source:
+            answer = self.receive(link, step)
             self.end_wait(rank, answer)
             self.resume(rank, answer)
+        else:
+            self.arrived[link] = here + 1
 
-    def take(self, link: int, rank: int, step: Recv) -> bytes | MusterError:
+    def receive(self, link: int, step: Recv) -> bytes | MusterError:
+        depth, frame = self.pop(link)
+        return self.received(link % self.size, step, frame, depth)
+
+    def pop(self, link: int) -> tuple[int, bytes]:
         frames = self.mail[link]
-        depth, frame = frames.pop(0)
-        self.arrived[link] -= 1
+        first = frames.pop(0)
         if not frames:
-            del self.mail[link], self.arrived[link]
-        return self.received(rank, step, frame, depth)
+            del self.mail[link]
+            self.arrived.pop(link, None)
+        return first
 
     def lose(self, link: int, here: int) -> None:
         """Drop what of a dead rank has not arrived yet; a reset takes it along."""
@@ -350,15 +359,18 @@ class _Rendezvous(_World[T]):
 
     def attempt(self, rank: int, step: Send | Recv) -> _Answer | _Wait:
         link = self.link(rank, step)
-        if link in self.broken:
-            return self.trouble(rank, step)
         if self.is_settled(rank, step):
             self.soon(self.meet, link, self.delays.get(link // self.size, 0.0))
         return _Wait.WAIT
 
     def is_settled(self, rank: int, step: Send | Recv) -> bool:
         other = self.at[step.peer]
-        return other is not None and other.peer == rank and type(other) is not type(step)
+        return (
+            other is not None
+            and other.peer == rank
+            and type(other) is not type(step)
+            and not self.skew[self.link(rank, step)]
+        )
 
     def meet(self, link: int) -> None:
         source, rank = divmod(link, self.size)
