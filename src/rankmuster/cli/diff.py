@@ -11,11 +11,10 @@ import click
 from rankmuster.cli.output import Output, use_color
 from rankmuster.cli.programs import Chosen, load_one, program_options
 from rankmuster.compare import compare
-from rankmuster.compare.story import short
 from rankmuster.copies import ProgramCopy
 from rankmuster.finding import Finding, Severity, Value
-from rankmuster.ranks import fold
 from rankmuster.render import findings_text
+from rankmuster.wording import who
 
 
 @click.command()
@@ -81,10 +80,11 @@ def labelled(found: Finding, bit: int, names: tuple[str, str]) -> Finding:
     message, context = found.message, list(found.context)
     for ranks in sorted((value.ranks for value in found.values), key=len, reverse=True):
         name = names[ranks[0] >> bit & 1].replace("\\", r"\\")
-        ids = re.escape(short(fold(ranks)))
-        message = re.sub(rf"devices {ids} (post|put|run|lack)\b", rf"{name} \1s", message)
-        message = re.sub(rf"devices? {ids}(?=[ :])", name, message)
-        context = [re.sub(rf"^devices {ids}:", f"{name}:", line) for line in context]
+        both = re.escape(who(ranks))
+        message = re.sub(rf"{both} (post|run|form)\b", rf"{name} \1s", message)
+        message = re.sub(rf"{both}(?: do\b)", f"{name} does", message)
+        message = re.sub(rf"{both}(?=[ :])", name, message)
+        context = [re.sub(rf"^{both}:", f"{name}:", line) for line in context]
     values = sorted(found.values, key=lambda value: value.ranks[0] >> bit & 1)
     return replace(
         found,

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -23,6 +24,7 @@ from rankmuster.finding import finding
 from rankmuster.launch.fork import Stopped, stops_raise
 from rankmuster.launch.local import LocalWorld, hand_on
 from rankmuster.load import process_path, read_path
+from rankmuster.load.files import shown
 from rankmuster.program import Program
 from rankmuster.report import Disagreement, Report
 from rankmuster.session import DEADLINE_S, join
@@ -30,7 +32,7 @@ from rankmuster.transport.base import Deadline
 from rankmuster.world import World
 
 ENDED = b"."  # what a process without a report says before it ends or becomes the command
-ROOT_GONE_S = 1.0  # for the others to notice, and say so, once the root is dead
+LATE_S = 0.5  # for processes to end by themselves, once there is nothing left for them to do
 # What every child would import for itself, were it not here before the fork.
 FOR_CHILDREN = ("rankmuster.formats.json_program", "rankmuster.formats.hlo")
 UNREAD = frozenset({"RM701", "RM702"})
@@ -88,7 +90,7 @@ class Muster:
             )
 
         try:
-            with join(place, read, deadline, path=path, say=self.say) as session:
+            with join(place, read, deadline, path=shown(path), say=self.say) as session:
                 return session.report
         except Disagreement as no:
             return no.report
@@ -201,38 +203,46 @@ def lead(muster: Muster, devices: Sequence[range], report_file: str | None) -> i
     for name in FOR_CHILDREN:
         import_module(name)
     with LocalWorld(muster.run, devices, size) as world:
-        for number, result in world.family.results():
+        until: float | None = time.monotonic() + muster.deadline_s + LATE_S
+        while got := world.family.next_result(until):
+            number, result = got
             if number == 0 and result:
                 said = msgspec.json.decode(result, type=Said)
                 deliver(said, report_file, beside=bool(muster.command))
+                # Who became the command may take its time; the others have nothing left to do.
+                until = None if said.go and muster.command else time.monotonic() + LATE_S
             elif not result:
                 world.tell_death(number)
                 if number == 0:
                     break
         if said is None:
-            return mourn_root(muster, world, size, report_file)
-        if said.go and muster.command:
+            said = mourn_root(muster, world, size)
+            deliver(said, report_file, beside=bool(muster.command))
+        elif said.go and muster.command:
             return next((code for code in world.family.wait() if code), 0)
-        world.family.wait()
+        world.family.end(0.0)
     return said.code
 
 
-def mourn_root(muster: Muster, world: LocalWorld, size: int, report_file: str | None) -> int:
-    """Process 0 died without a report: the parent makes one that says so."""
-    code = world.family.exited(0, ROOT_GONE_S)
-    for number in range(1, len(world.family)):
-        world.family.exited(number, ROOT_GONE_S)
-    how = f"by signal {code - 128}" if code is not None and code > 128 else f"with code {code}"
+def mourn_root(muster: Muster, world: LocalWorld, size: int) -> Said:
+    """Process 0 died or fell silent without a report: the parent makes one that says so."""
+    until = time.monotonic() + LATE_S
+    code = world.family.exited(0, 0.1)
+    for number in range(1, len(world.family)):  # they have noticed; let them say so
+        world.family.exited(number, until - time.monotonic())
+    if code is None:
+        how = f"had no answer after {muster.deadline_s:g} s"
+    else:
+        by = f"by signal {code - 128}" if code > 128 else f"with code {code}"
+        how = f"ended {by} before it had an answer"
     lost = finding(
-        "RM602",
-        f"process 0, which led the muster, ended {how} before it had an answer",
+        "RM603" if code is None else "RM602",
+        f"process 0, which led the muster, {how}",
         ranks=(0,),
         others=range(1, size),
     )
     report = Report(world=World(size=size, source="option"), findings=(lost,))
-    said = Said(muster.rendered(report), exit_code(report, strict=muster.strict), go=False)
-    deliver(said, report_file, beside=bool(muster.command))
-    return said.code
+    return Said(muster.rendered(report), exit_code(report, strict=muster.strict), go=False)
 
 
 def deliver(said: Said, report_file: str | None, *, beside: bool) -> None:

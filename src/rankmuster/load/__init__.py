@@ -204,11 +204,17 @@ def arrange(
         for each, place, block in seats
         if isinstance(each, Program) and block.devices
     )
-    broken = (replace(each, ranks=b.devices) for each, _, b in seats if isinstance(each, Finding))
+    # If nothing says how large the world is, nobody knows whose file the broken one was.
+    is_known = bool(copies) or world.source != "inferred"
+    broken = [
+        replace(each, ranks=block.devices if is_known else ())
+        for each, _, block in seats
+        if isinstance(each, Finding)
+    ]
     return Loaded(
         copies=copies,
         world=world,
-        findings=(*broken, *inferred(world), *seating.findings),
+        findings=(*broken, *(inferred(world) if is_known else ()), *seating.findings),
         absent=seating.absent,
     )
 

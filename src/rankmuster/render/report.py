@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from rankmuster.finding import Finding, Severity
 from rankmuster.ranks import fold
 from rankmuster.render.table import Page
-from rankmuster.render.words import count, devices, groups, printable, seconds, value
+from rankmuster.render.words import count, groups, printable, seconds, value
 from rankmuster.report import Report, answer
 from rankmuster.rules import RULES
+from rankmuster.wording import who
 
 STYLES = {
     "agree": "bold green",
@@ -22,6 +23,7 @@ STYLES = {
 }
 FINDINGS_SHOWN = 20
 ROWS_SHOWN = 24
+SIDES_SHOWN = 4
 
 
 def text(
@@ -64,14 +66,23 @@ def headline(report: Report) -> str:
     size = count(report.world.size, "device")
     if report.verdict != "agree":
         cause = next(each for each in report.findings if answer(each) == report.verdict)
-        on = f" on {devices(cause.ranks)} of {report.world.size}" if cause.ranks else ""
-        return f"{RULES[cause.code].title} ({cause.code}){on}{others(report, cause)}"
+        more = len(report.errors) - (cause.severity is Severity.ERROR)
+        also = f", and {count(more, 'more error')}" if more > 0 else ""
+        return f"{RULES[cause.code].title} ({cause.code}){whom(cause, report.world.size)}{also}"
     line = agreement(report, size)
     if report.not_recorded:
         line += f", in what is recorded (not recorded: {', '.join(report.not_recorded)})"
     if report.errors:
         line += f"; but {RULES[report.errors[0].code].title} ({report.errors[0].code})"
     return line
+
+
+def whom(cause: Finding, world_size: int) -> str:
+    """Whom a finding is about: those out of line, or all sides where none is in the majority."""
+    sides = [each.ranks for each in cause.values if each.ranks]
+    if len(sides) > 1 and not cause.majority:
+        return f" between {' and '.join(map(who, sides[:SIDES_SHOWN]))} of {world_size}"
+    return f" on {who(cause.ranks)} of {world_size}" if cause.ranks else ""
 
 
 def agreement(report: Report, size: str) -> str:
@@ -82,12 +93,6 @@ def agreement(report: Report, size: str) -> str:
     if len(digests) == 1:
         return f"{count(len(report.programs), 'program')} for {size}, identical in all collectives"
     return f"{len(digests)} different programs for {size} agree wherever they meet"
-
-
-def others(report: Report, cause: Finding) -> str:
-    """How many more errors there are than the one in the headline."""
-    more = len(report.errors) - (cause.severity is Severity.ERROR)
-    return f", and {count(more, 'more error')}" if more > 0 else ""
 
 
 def by_weight(findings: Iterable[Finding]) -> list[Finding]:
@@ -111,7 +116,7 @@ def add_finding(page: Page, found: Finding, labels: Sequence[str] = ()) -> None:
     severity = str(found.severity)
     page.line((f"{severity} {found.code}", STYLES[severity]), ": ", printable(found.message))
     if len(found.values) > 1:
-        sides = labels or [devices(each.ranks) for each in found.values]
+        sides = labels or [who(each.ranks) for each in found.values]
         wide = max(map(len, sides))
         for side, each in zip(sides, found.values, strict=True):
             expected = found.majority and each.ranks == found.others

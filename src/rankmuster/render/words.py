@@ -28,11 +28,6 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else noun + 's'}"
 
 
-def devices(ids: Sequence[int]) -> str:
-    """Ids with their noun: "device 5", "devices 0-4,6-7"."""
-    return f"device{'' if len(ids) == 1 else 's'} {fold(ids)}"
-
-
 def members(ids: Sequence[int]) -> str:
     """The members of a group in their order, which counts: folded only where they ascend."""
     if len(ids) > 2 and all(here < there for here, there in pairwise(ids)):
