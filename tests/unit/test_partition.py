@@ -138,6 +138,12 @@ def test_arrays_join_a_shuffled_ring(size: int, random: np.random.Generator) -> 
     assert label(np.array(ring)).number == 1
 
 
+def test_arrays_hold_more_edges_than_32_bits_can_number() -> None:
+    """A pair of places is a number beyond 32 bits once there are 65536 of them."""
+    chain = [(device + 1, device) for device in range(70_000)]
+    assert grouped(np.array(chain)) == ((1, 0, *range(2, 70_001)),)
+
+
 @pytest.mark.parametrize("largest", [5, 2**62, 2**80])
 def test_a_long_list_takes_the_array_path(monkeypatch: pytest.MonkeyPatch, largest: int) -> None:
     """From some length on arrays do the work, and ids that no word holds still do not break."""
