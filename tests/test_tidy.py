@@ -18,7 +18,7 @@ ROWS = [
     {"partition", "protocol", "arch", "abi", "formats"},
     {"resolve", "clusters"},
     {"signature", "screen"},
-    {"copies", "deadlock", "algorithm"},
+    {"copies", "deadlock", "algorithm", "wording"},
     {"pairing", "verify", "placement"},
     {"compare"},
     {"report"},

@@ -170,7 +170,7 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """What the findings come to: agree, or the first of the others that applies (design §2.1)."""
+        """What the findings come to: agree, or the first other that applies (design §2.1)."""
         return verdict(self.findings)
 
     @property

@@ -1,0 +1,141 @@
+"""Where two postings first differ, and how: another field, another order, or an op too many.
+
+Aligns by content, then counts: equal ends are set aside, and from the first difference on the
+nearest place where both go on alike decides. Time grows with the length, memory does not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rankmuster.compare.steps import FIELDS, Step, alike, differs, is_unknown
+
+REACH = 48  # how many ops ahead a place is sought where both sides go on alike
+WINDOWS = (3, 2, 1)  # so many ops in a row must agree there; fewer only where that finds none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """The first difference of two postings, at step `at` of both.
+
+    `field` is one of FIELDS, or "op" where `count` ops stand on one side only; `left` and `right`
+    are the steps there, None on the side that lacks them.
+    """
+
+    field: str
+    at: int
+    left: Step | None
+    right: Step | None
+    count: int = 1
+
+    @property
+    def is_ordinal(self) -> bool:
+        """Whether both post on the same members, but on another of several sets with these."""
+        if self.field != "members" or self.left is None or self.right is None:
+            return False
+        return bool(self.left.values[1][0] != self.right.values[1][0])
+
+
+def first_difference(
+    left: Sequence[Step], right: Sequence[Step], ignored: Collection[int] = ()
+) -> Difference | None:
+    """Compare two postings; None where nothing that both sides know differs."""
+    at = next(
+        (
+            place
+            for place, (ours, theirs) in enumerate(zip(left, right, strict=False))
+            if not alike(ours, theirs, ignored)
+        ),
+        min(len(left), len(right)),
+    )
+    ours, theirs = strip_equal_ends(left[at:], right[at:], ignored)
+    if not ours and not theirs:
+        return None
+    if not ours or not theirs:
+        return one_sided(at, ours, theirs)
+    if same_ops(ours, theirs, ignored):
+        return Difference(field="order", at=at, left=ours[0], right=theirs[0])
+    skip_ours, skip_theirs = resume(ours, theirs, ignored)
+    if not skip_ours or not skip_theirs:
+        return one_sided(at, ours[:skip_ours], theirs[:skip_theirs])
+    if same_ops(ours[:skip_ours], theirs[:skip_theirs], ignored):
+        return Difference(field="order", at=at, left=ours[0], right=theirs[0])
+    return Difference(
+        field=differing_field(ours[0], theirs[0], ignored), at=at, left=ours[0], right=theirs[0]
+    )
+
+
+def strip_equal_ends(
+    left: Sequence[Step], right: Sequence[Step], ignored: Collection[int]
+) -> tuple[Sequence[Step], Sequence[Step]]:
+    """Both without what they end in alike."""
+    equal = 0
+    while equal < min(len(left), len(right)) and alike(
+        left[-1 - equal], right[-1 - equal], ignored
+    ):
+        equal += 1
+    return left[: len(left) - equal], right[: len(right) - equal]
+
+
+def one_sided(at: int, left: Sequence[Step], right: Sequence[Step]) -> Difference:
+    """Ops that only one side posts."""
+    return Difference(
+        field="op",
+        at=at,
+        left=left[0] if left else None,
+        right=right[0] if right else None,
+        count=len(left) or len(right),
+    )
+
+
+def differing_field(left: Step, right: Step, ignored: Collection[int]) -> str:
+    """The first of FIELDS in which two steps that are not alike differ."""
+    numbers = range(len(FIELDS))
+    return next(FIELDS[n] for n in numbers if n not in ignored and differs(n, left, right))
+
+
+def same_ops(left: Sequence[Step], right: Sequence[Step], ignored: Collection[int]) -> bool:
+    """Whether both post the same ops, whatever their order."""
+    if len(left) != len(right):
+        return False
+    unknown = {
+        field
+        for field in range(len(FIELDS))
+        if field in ignored or any(is_unknown(field, each) for each in (*left, *right))
+    }
+    return contents(left, unknown) == contents(right, unknown)
+
+
+def contents(posting: Sequence[Step], unknown: Collection[int]) -> Counter[tuple[Any, ...]]:
+    """How often each op is posted, told by the fields that are known on both sides."""
+    return Counter(
+        tuple(value for field, value in enumerate(each.values) if field not in unknown)
+        for each in posting
+    )
+
+
+def resume(
+    left: Sequence[Step], right: Sequence[Step], ignored: Collection[int]
+) -> tuple[int, int]:
+    """How many ops to skip on each side so that both go on alike; (1, 1) if nothing near does."""
+    for window in WINDOWS:
+        for skip_left, skip_right in skips():
+            ours = left[skip_left : skip_left + window]
+            theirs = right[skip_right : skip_right + window]
+            if len(ours) == len(theirs) > 0 and all(
+                alike(one, other, ignored) for one, other in zip(ours, theirs, strict=True)
+            ):
+                return skip_left, skip_right
+    return 1, 1
+
+
+def skips() -> Iterator[tuple[int, int]]:
+    """How many ops to leave out on each side, the likeliest first: one changed, then the least."""
+    yield 1, 1
+    for total in range(1, REACH):
+        for skip_left in range(total, -1, -1):
+            if (skip_left, total - skip_left) != (1, 1):
+                yield skip_left, total - skip_left

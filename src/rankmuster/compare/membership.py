@@ -1,0 +1,67 @@
+"""An op that seems missing on one communicator may have moved to another: find it there.
+
+If one process builds its groups from another mesh, its ops are missing on one communicator and too
+many on the next; the cause is one, the group (RM308).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rankmuster.compare.alignment import Difference
+from rankmuster.compare.shared import Side
+from rankmuster.compare.steps import Step, steps
+from rankmuster.resolve import Resolved
+from rankmuster.signature.canonical import Token, tokens
+
+
+def moved(found: Difference, left: Side, right: Side) -> Difference:
+    """The difference as one of group membership, where the lacking side posts the op elsewhere."""
+    if found.field != "op":
+        return found
+    ours, theirs = (steps(side.first.resolved, side.set_ids) for side in (left, right))
+    count_left = found.count if found.left else 0
+    count_right = found.count if found.right else 0
+    around_left = gap(ours, found.at, found.at + count_left)
+    around_right = gap(theirs, found.at, found.at + count_right)
+    step = found.left or found.right
+    assert step is not None
+    here = list(elsewhere(left, around_left, step))
+    there = list(elsewhere(right, around_right, step))
+    if found.left and len(there) > len(here):
+        return Difference(field="members", at=found.at, left=found.left, right=there[0])
+    if found.right and len(here) > len(there):
+        return Difference(field="members", at=found.at, left=here[0], right=found.right)
+    return found
+
+
+def gap(posting: Sequence[Step], start: int, end: int) -> tuple[int, int]:
+    """The places in the program between the last step that agrees and the next one."""
+    before = posting[start - 1].token.index if start else -1
+    after = posting[end].token.index if end < len(posting) else 1 << 62
+    return before, after
+
+
+def elsewhere(side: Side, around: tuple[int, int], step: Step) -> Iterator[Step]:
+    """Ops like *step* inside the gap that this side's devices post on another communicator."""
+    resolved, device = side.first.resolved, side.devices[0]
+    for token in tokens(resolved):
+        if (
+            around[0] < token.index < around[1]
+            and token.op is not None
+            and token.group not in side.set_ids
+            and content(token) == content(step.token)
+            and len(own_members(resolved, token.group, device)) > 1
+        ):
+            yield Step(token, step.values)
+
+
+def content(token: Token) -> tuple[Any, ...]:
+    """What an op does, wherever it does it: its key without the set's ordinal and pairs."""
+    return token.key[:-2]
+
+
+def own_members(resolved: Resolved, set_id: int, device: int) -> tuple[int, ...]:
+    """The sub-group of *device* in a set; empty where it has none."""
+    return resolved.sets[set_id].by_device.get(device, ())

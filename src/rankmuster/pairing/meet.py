@@ -1,0 +1,276 @@
+"""Both ends of every directed edge, held against each other: RM206, and RM208 where they cross."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+from rankmuster.copies import ProgramClass, ProgramCopy, classes
+from rankmuster.finding import Finding, Severity, Value, finding
+from rankmuster.pairing.posts import Edge, Message, Numbered, edges, posts, sequence
+from rankmuster.pairing.splits import transposed
+from rankmuster.pairing.strays import Stray, strays_told
+from rankmuster.program import OpKind
+from rankmuster.wording import amount, who
+
+MOST = 20
+"""So many findings are told in full; of the rest, how many there are."""
+
+Messages = tuple[Message, ...]
+
+
+class Ends(NamedTuple):
+    """What is sent and what is received on an edge; empty where nobody does."""
+
+    sent: Messages = ()
+    received: Messages = ()
+
+
+NOBODY = Ends()
+
+
+def pair(copies: Iterable[ProgramCopy], world_size: int) -> tuple[Finding, ...]:
+    """Pair the sends and receives, and the splits, of a world of *world_size* devices.
+
+    Only where both ends have a copy: of an absent device nothing can be told.
+    """
+    held = classes(copies)
+    return pair_classes([each for each in held if each.devices[:1] < (world_size,)])
+
+
+def pair_classes(held: Sequence[ProgramClass]) -> tuple[Finding, ...]:
+    """See `pair`; for those who have sorted the copies into classes already."""
+    shared = [each for each in held if shares_peers(each)]
+    apart = {device for each in shared for device in each.devices}
+    found = [*map(one_peer_for_all, shared), *messages_told(held, apart), *transposed(held)]
+    if len(found) <= MOST:
+        return tuple(found)
+    return (*found[:MOST], remaining(found[MOST:]))
+
+
+def remaining(rest: Sequence[Finding]) -> Finding:
+    """One finding that counts those not told."""
+    is_error = any(each.severity is Severity.ERROR for each in rest)
+    return finding(
+        rest[0].code,
+        f"{len(rest)} more like these are not told one by one",
+        severity=Severity.ERROR if is_error else Severity.WARNING,
+        ranks=(device for each in rest for device in each.ranks),
+    )
+
+
+def shares_peers(each: ProgramClass) -> bool:
+    """Whether a copy names one peer for several devices, which cannot all mean it."""
+    return any(len(copy.devices) > 1 for copy in each.copies) and any(
+        post.op.peer is not None for post in posts(each.resolved)
+    )
+
+
+def one_peer_for_all(each: ProgramClass) -> Finding:
+    """RM206 for a send or receive to one peer in a program of several devices."""
+    post = next(post for post in posts(each.resolved) if post.op.peer is not None)
+    return finding(
+        "RM206",
+        f"group {post.set_id}: {post.op.kind} with peer {post.op.peer} stands in a program of "
+        f"{who(each.devices)}, and cannot mean the peer of each",
+        ranks=each.devices,
+        group=post.set_id,
+        op=post.ref,
+        field="peer",
+        values=(Value(ranks=each.devices, value=post.op.peer),),
+        fix="give each device a program file of its own",
+    )
+
+
+def messages_told(held: Sequence[ProgramClass], apart: set[int]) -> Iterator[Finding]:
+    """The findings of all edges between devices that have a copy; what many show is told once."""
+    present = {device for each in held for device in each.devices} - apart
+    strays: list[Stray] = []
+    numbered = Numbered()
+    for ends, alike in lots(held, present, numbered):
+        found = judge(ends, alike, numbered)
+        if isinstance(found, Stray):
+            strays.append(found)
+        elif found is not None:
+            yield found
+    yield from strays_told(strays)
+
+
+def lots(
+    held: Sequence[ProgramClass], present: set[int], numbered: Numbered
+) -> Iterator[tuple[Ends, list[Edge]]]:
+    """The edges in lots that are sent and received the very same sequences of messages."""
+    alike: dict[tuple[int, int], tuple[Ends, list[Edge]]] = {}
+    for edge, ends in all_edges(held, present, numbered).items():
+        if edge.source in present and edge.target in present:
+            key = (id(ends.sent), id(ends.received))
+            alike.setdefault(key, (ends, []))[1].append(edge)
+    yield from alike.values()
+
+
+def all_edges(
+    held: Sequence[ProgramClass], present: set[int], numbered: Numbered
+) -> dict[Edge, Ends]:
+    """Every edge on which something is sent or received, with what is."""
+    found: dict[Edge, Ends] = {}
+    for each in held:
+        if not posts(each.resolved):
+            continue
+        devices = [device for device in each.devices if device in present]
+        for (edge, kind), through in edges(each.resolved, devices, numbered).items():
+            ends = found.get(edge, NOBODY)
+            messages = sequence(each.resolved, through)
+            found[edge] = (
+                ends._replace(sent=messages)
+                if kind is OpKind.SEND
+                else ends._replace(received=messages)
+            )
+    return found
+
+
+def judge(ends: Ends, alike: list[Edge], numbered: Numbered) -> Finding | Stray | None:
+    """How the two ends of these edges fail to meet; None if every message meets its like."""
+    sent, received = ([message.content for message in end] for end in ends)
+    if sent == received:
+        return crossed_names(ends, alike)
+    if unclear(sent, received):
+        return cannot_tell(ends, alike)
+    if Counter(sent) == Counter(received):
+        return crossed(ends, alike, first_other(sent, received))
+    at = first_other(sent, received)
+    if len(sent) == len(received):
+        return mismatched(ends, alike, at)
+    is_send = len(sent) > len(received)
+    return Stray(
+        edges=alike,
+        members=numbered.members[alike[0].communicator],
+        kind=OpKind.SEND if is_send else OpKind.RECV,
+        message=(ends.sent if is_send else ends.received)[at],
+        sent=len(sent),
+        received=len(received),
+    )
+
+
+def first_other(one: Sequence[object], other: Sequence[object]) -> int:
+    """The first place at which two sequences differ, the end of the shorter at the latest."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def unclear(sent: Sequence[tuple[Any, ...]], received: Sequence[tuple[Any, ...]]) -> bool:
+    """Whether loops hide how the messages meet: unknown counts, or other loops of as many."""
+    contents = (*sent, *received)
+    if all(len(content) == 2 for content in contents):
+        return False
+    kinds = [{content[:2] for content in end} for end in (sent, received)]
+    totals = [total(end) for end in (sent, received)]
+    return kinds[0] == kinds[1] and (None in totals or totals[0] == totals[1])
+
+
+def total(end: Iterable[tuple[Any, ...]]) -> int | None:
+    """How many messages an end posts in all; None where a count is unknown or a branch decides."""
+    around = [content[2] if len(content) > 2 else () for content in end]
+    if any(trips is None for places in around for _, trips, _ in places):
+        return None
+    counts: Iterable[int] = (prod(trips for _, trips, _ in places) for places in around)
+    return sum(counts)
+
+
+def told(
+    code: str,
+    ends: Ends,
+    alike: list[Edge],
+    text: str,
+    at: int,
+    *,
+    field: str,
+    values: tuple[Any, Any],
+    severity: Severity | None = None,
+) -> Finding:
+    """A finding about the message number *at* of both ends; the text is for the first edge."""
+    sources, targets = {edge.source for edge in alike}, {edge.target for edge in alike}
+    named = ends.sent if min(sources | targets) in sources else ends.received
+    post = named[at].post
+    more = f", and so on {len(alike) - 1} other edges" if len(alike) > 1 else ""
+    return finding(
+        code,
+        f"group {post.set_id}: {text}{more}",
+        severity=severity,
+        ranks=sources | targets,
+        group=post.set_id,
+        op=post.ref,
+        field=field,
+        values=(
+            Value(ranks=tuple(sorted(sources)), value=values[0]),
+            Value(ranks=tuple(sorted(targets)), value=values[1]),
+        ),
+    )
+
+
+def both(ends: Ends, edge: Edge, at: int) -> str:
+    """What each end of an edge posts as message number *at*."""
+    sent, received = (amount(zip(*end[at].content[:2], strict=False)) for end in ends)
+    return (
+        f"message {at} from {who([edge.source])} to {who([edge.target])} is sent as {sent} "
+        f"and received as {received}"
+    )
+
+
+def mismatched(ends: Ends, alike: list[Edge], at: int) -> Finding:
+    """RM206 for a message that is sent and received in another size or type."""
+    sent, received = ends.sent[at].content, ends.received[at].content
+    number = first_other(sent, received)
+    values = (plain(sent[number]), plain(received[number]))
+    field = ("elements", "dtype", "trips")[number]
+    return told("RM206", ends, alike, both(ends, alike[0], at), at, field=field, values=values)
+
+
+def crossed(ends: Ends, alike: list[Edge], at: int) -> Finding:
+    """RM208 as an error: the same messages in another order, so that unlike ones would meet."""
+    sent, received = ends.sent[at].content, ends.received[at].content
+    text = f"{both(ends, alike[0], at)}: the same messages in another order"
+    return told(
+        "RM208",
+        ends,
+        alike,
+        text,
+        at,
+        field="order",
+        values=(
+            amount(zip(*sent[:2], strict=False)),
+            amount(zip(*received[:2], strict=False)),
+        ),
+        severity=Severity.ERROR,
+    )
+
+
+def crossed_names(ends: Ends, alike: list[Edge]) -> Finding | None:
+    """RM208 as a warning: sizes and types meet, but by their names other messages were meant."""
+    names = [[message.post.op.name for message in end] for end in ends]
+    if names[0] == names[1] or len(set(names[0])) != len(names[0]) or "" in names[0]:
+        return None
+    if alike[0].label is not None or sorted(names[0]) != sorted(names[1]):
+        return None
+    at = first_other(*names)
+    text = (
+        f"message {at} from {who([alike[0].source])} to {who([alike[0].target])} is sent as "
+        f"{names[0][at]!r} and received as {names[1][at]!r}"
+    )
+    return told("RM208", ends, alike, text, at, field="name", values=(names[0][at], names[1][at]))
+
+
+def cannot_tell(ends: Ends, alike: list[Edge]) -> Finding:
+    """RM706 where loops that differ, or whose count is unknown, may or may not pair."""
+    sent, received = (total([message.content for message in end]) for end in ends)
+    text = (
+        f"messages from {who([alike[0].source])} to {who([alike[0].target])} stand in other loops "
+        "at both ends, and their counts do not tell whether they pair"
+    )
+    return told("RM706", ends, alike, text, 0, field="trips", values=(sent, received))
+
+
+def plain(value: tuple[Any, ...]) -> Any:
+    """The value of a single operand by itself, of several as a list."""
+    return value[0] if len(value) == 1 else list(value)

@@ -1,0 +1,225 @@
+"""The sends and receives of one program, by directed edge: what each end lists, in order.
+
+On a replica group an op names its peer; on a pairs set a device sends to its targets and receives
+from its sources. Knows one program and the devices that run it, never the other end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from rankmuster.finding import OpRef
+from rankmuster.group import SubGroup
+from rankmuster.program import POINT_TO_POINT, Branch, Loop, Op, OpKind
+from rankmuster.resolve import GroupSet, Resolved
+from rankmuster.signature.canonical import events
+from rankmuster.wording import reference
+
+UNROLLED = 4096
+"""Up to so many messages on an edge loops are unrolled to pair them; more are compared as loops."""
+
+
+class Around(NamedTuple):
+    """A loop (body -1) or the body of a branch around an op; `number` is its own in the program."""
+
+    number: int
+    trips: int | None
+    body: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Post:
+    """A send or receive as it stands in the program, inside the loops and branches of `around`."""
+
+    op: Op
+    set_id: int
+    index: int
+    in_group: int
+    around: tuple[Around, ...]
+
+    @property
+    def ref(self) -> OpRef:
+        """Where the op stands, for a finding."""
+        return reference(self.op, self.index, self.in_group)
+
+
+class Edge(NamedTuple):
+    """One direction between two devices on one communicator, for messages of one label.
+
+    `communicator` is a number that `Numbered` gave to the member list.
+    """
+
+    communicator: int
+    source: int
+    target: int
+    label: str | None
+
+
+class Numbered:
+    """Numbers for member lists, equal for equal lists; each list object is hashed only once."""
+
+    def __init__(self) -> None:
+        self.members: list[SubGroup] = []
+        self._by_content: dict[SubGroup, int] = {}
+        self._by_id: dict[int, tuple[int, SubGroup]] = {}  # with the list: it keeps its id taken
+
+    def number(self, members: SubGroup) -> int:
+        """The number of a member list."""
+        if (known := self._by_id.get(id(members))) is None:
+            number = self._by_content.setdefault(members, len(self.members))
+            if number == len(self.members):
+                self.members.append(members)
+            known = self._by_id[id(members)] = (number, members)
+        return known[0]
+
+
+class Message(NamedTuple):
+    """One message of a sequence: what must be equal at both ends, and the op that posts it."""
+
+    content: tuple[Any, ...]
+    post: Post
+
+
+Lane = tuple[int, OpKind, int | None, str | None]  # set id, kind, peer, label
+
+
+def posts(resolved: Resolved) -> tuple[Post, ...]:
+    """Every send and receive of the program in signing order."""
+    if (known := resolved.memo.get("posts")) is None:
+        known = resolved.memo["posts"] = tuple(walk(resolved))
+    return known
+
+
+def walk(resolved: Resolved) -> Iterator[Post]:
+    """See `posts`."""
+    around: list[Around] = []
+    index, number, in_group = 0, 0, Counter[int]()
+    for event in events(resolved.program.ops):
+        match event:
+            case Op():
+                set_id = resolved.set_id(event)
+                if event.kind in POINT_TO_POINT:
+                    yield Post(event, set_id, index, in_group[set_id], tuple(around))
+                index += event.places
+                in_group[set_id] += event.places
+            case Loop() | Branch():
+                trips = event.trips if isinstance(event, Loop) else None
+                around.append(Around(number, trips, 0 if isinstance(event, Branch) else -1))
+                number += 1
+            case "next":
+                around[-1] = around[-1]._replace(body=around[-1].body + 1)
+            case "end":
+                around.pop()
+
+
+def lanes(resolved: Resolved) -> dict[Lane, list[Post]]:
+    """The posts of the program by what decides which edges they are on."""
+    if (known := resolved.memo.get("lanes")) is None:
+        known = resolved.memo["lanes"] = {}
+        for post in posts(resolved):
+            lane = (post.set_id, post.op.kind, post.op.peer, post.op.label)
+            known.setdefault(lane, []).append(post)
+    return known
+
+
+def edges(
+    resolved: Resolved, devices: Iterable[int], numbered: Numbered
+) -> dict[tuple[Edge, OpKind], list[Lane]]:
+    """The edges that *devices* send or receive on, each with the lanes of the program that do so.
+
+    A peer outside the sub-group still makes an edge; nobody is at its other end.
+    """
+    found: dict[tuple[Edge, OpKind], list[Lane]] = {}
+    for device in devices:
+        for lane in lanes(resolved):
+            set_id, kind, _, label = lane
+            each = resolved.sets[set_id]
+            for other in partners(resolved, each, lane, device):
+                source, target = (device, other) if kind is OpKind.SEND else (other, device)
+                edge = Edge(numbered.number(each.by_device[device]), source, target, label)
+                found.setdefault((edge, kind), []).append(lane)
+    return found
+
+
+def partners(resolved: Resolved, each: GroupSet, lane: Lane, device: int) -> Iterable[int]:
+    """Whom *device* sends to or receives from in a set."""
+    _, kind, peer, _ = lane
+    if each.pairs is None:
+        return () if peer is None or device not in each.by_device else (peer,)
+    return neighbours(resolved, each, kind).get(device, ())
+
+
+def neighbours(resolved: Resolved, each: GroupSet, kind: OpKind) -> dict[int, list[int]]:
+    """The targets of each source of a pairs set for sends; for receives, the other way round."""
+    key = ("neighbours", each.id, kind)
+    if (known := resolved.memo.get(key)) is None:
+        known = resolved.memo[key] = {}
+        for source, target in each.pairs or ():
+            here, there = (source, target) if kind is OpKind.SEND else (target, source)
+            known.setdefault(here, []).append(there)
+    return known
+
+
+def sequence(resolved: Resolved, through: Iterable[Lane]) -> tuple[Message, ...]:
+    """The messages that these lanes post, in order, loops unrolled where that says it all.
+
+    A branch, a loop of unknown count or too many messages leave one message per place in the text,
+    told with the loops and branches around it.
+    """
+    chosen = frozenset(through)
+    if (known := resolved.memo.get(("sequence", chosen))) is None:
+        table = lanes(resolved)
+        placed = sorted(
+            (post for lane in chosen for post in table[lane]), key=lambda post: post.index
+        )
+        known = unrolled(placed)
+        known = resolved.memo["sequence", chosen] = as_written(placed) if known is None else known
+    return known
+
+
+def unrolled(placed: list[Post]) -> tuple[Message, ...] | None:
+    """Every message that is sent; None where that cannot be told or is too much.
+
+    Goes from the innermost loops outwards, so that nesting costs time, not stack.
+    """
+    lots = [(post.around, [post]) for post in placed]
+    while depth := max((len(around) for around, _ in lots), default=0):
+        merged = []
+        for around, group in groupby(lots, key=itemgetter(0)):
+            sent = [post for _, part in group for post in part]
+            if len(around) == depth:
+                trips = around[-1].trips
+                if trips is None or trips * len(sent) > UNROLLED:
+                    return None
+                sent *= trips
+            merged.append((around[: depth - 1], sent))
+        lots = merged
+    return tuple(Message(content(post.op), post) for _, sent in lots for post in sent)
+
+
+def content(op: Op) -> tuple[Any, ...]:
+    """What must be equal at both ends of a message."""
+    return (op.elements, op.dtype)
+
+
+def as_written(placed: list[Post]) -> tuple[Message, ...]:
+    """One message per place, with its loops and branches by number of appearance."""
+    numbers: dict[int, int] = {}
+    return tuple(
+        Message(
+            (
+                *content(post.op),
+                tuple(
+                    (numbers.setdefault(each.number, len(numbers)), each.trips, each.body)
+                    for each in post.around
+                ),
+            ),
+            post,
+        )
+        for post in placed
+    )

@@ -1,0 +1,46 @@
+"""How findings name ops and devices: short enough for one line, the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rankmuster.finding import OpRef
+from rankmuster.program import Op
+from rankmuster.ranks import fold
+
+LONGEST = 60  # characters of one part of a message; the finding's own fields hold all
+
+
+def short(text: str) -> str:
+    """The text, cut where it would not fit on a line."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def who(devices: Iterable[int]) -> str:
+    """Devices as the subject of a sentence: "device 3", "devices 0-2,7"."""
+    ids = set(devices)
+    return f"device{'s' if len(ids) != 1 else ''} {short(fold(ids))}"
+
+
+def describe(op: Op) -> str:
+    """An op in a few words: "all_reduce of 524288 f32"."""
+    if not op.elements:
+        return op.kind.value
+    operands = zip(op.elements, op.dtype, strict=False)
+    return f"{op.kind.value} of {amount(operands)}"
+
+
+def amount(operands: Iterable[tuple[int, str]]) -> str:
+    """What an op carries, operand by operand: "524288 f32 + 1 s32"."""
+    return short(" + ".join(f"{elements} {dtype}" for elements, dtype in operands))
+
+
+def reference(op: Op, index: int, in_group: int) -> OpRef:
+    """Where an op stands, as findings hold it."""
+    return OpRef(index=index, in_group=in_group, kind=op.kind.value, name=op.name, source=op.source)
+
+
+def place(index: int, total: int, op: Op) -> str:
+    """Where an op stands, as messages say it: " (op 17 of 42, grad.0, model.py:123)"."""
+    told = (f"op {index} of {total}", short(op.name), short(op.source))
+    return f" ({', '.join(part for part in told if part)})"
