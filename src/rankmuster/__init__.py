@@ -13,6 +13,8 @@ from rankmuster.version import VERSION
 if TYPE_CHECKING:
     from rankmuster.api import check as check
     from rankmuster.api import read as read
+    from rankmuster.clusters import Cluster as Cluster
+    from rankmuster.clusters import cluster as cluster
     from rankmuster.copies import ProgramCopy as ProgramCopy
     from rankmuster.errors import MusterError as MusterError
     from rankmuster.finding import Finding as Finding
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 __all__ = [
+    "Cluster",
     "Disagreement",
     "Finding",
     "MusterError",
@@ -33,12 +36,14 @@ __all__ = [
     "World",
     "__version__",
     "check",
+    "cluster",
     "muster",
     "read",
 ]
 
 # Where each public name lives.
 HOMES = {
+    "Cluster": "clusters",
     "Disagreement": "report",
     "Finding": "finding",
     "MusterError": "errors",
@@ -47,6 +52,7 @@ HOMES = {
     "Report": "report",
     "World": "world",
     "check": "api",
+    "cluster": "clusters",
     "muster": "session",
     "read": "api",
 }

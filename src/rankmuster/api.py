@@ -14,6 +14,7 @@ from rankmuster.load.devices import Place
 from rankmuster.program import Program
 
 if TYPE_CHECKING:
+    from rankmuster.clusters import Cluster
     from rankmuster.report import Report
 
 
@@ -70,6 +71,7 @@ def check(
     *,
     world: int | None = None,
     same: bool = False,
+    cluster: Cluster | str | None = None,
 ) -> Report:
     """Compare *programs* and report what is wrong in each and what differs between them.
 
@@ -77,14 +79,27 @@ def check(
     stands for the whole world; several are taken in order, each for as many devices, unless they
     say their rank. Paths alone mean what they mean on the command line, folders and patterns with
     {rank} included. With *same* all programs have to be equal, also where they share nothing.
-    Raises what `read` raises, and `UnreadableInput` where the programs do not divide the world.
+    On a *cluster*, or its name as `--cluster` takes it, groups are placed and screened as well.
+    Raises what `read` raises, `InvalidCluster`, and `UnreadableInput` where the programs do not divide the world.
     """
     from rankmuster.checking import check as run_check  # reading alone does not need it
 
     loaded = gather(list(programs), LoadOptions(world=world))
     return run_check(
-        loaded.copies, loaded.world, findings=loaded.findings, absent=loaded.absent, same=same
+        loaded.copies,
+        loaded.world,
+        findings=loaded.findings,
+        absent=loaded.absent,
+        same=same,
+        cluster=cluster_named(cluster) if isinstance(cluster, str) else cluster,
     )
+
+
+def cluster_named(name: str) -> Cluster:
+    """The cluster of that name."""
+    from rankmuster.clusters import cluster  # chips take 20 ms to import
+
+    return cluster(name)
 
 
 def gather(programs: list[Program | ProgramCopy | Readable], options: LoadOptions) -> Loaded:

@@ -84,19 +84,20 @@ def queue_bundle_id_for_qset(qset: int) -> int:
     return 4 * (qset > 3)
 
 
-def inter_rdh_fold_n(*_: object) -> int:
-    """Folds of the inter-node recursive halving; the original takes variable arguments."""
-    return 2
-
-
 def inter_rdh_dma_id(engines: tuple[int, int, int]) -> Callable[[int], int]:
     """The DMA engine that joins two reduction halves; -1 beyond the third."""
     return lambda index: engines[index] if 0 <= index < len(engines) else -1
 
 
-def constant(value: int) -> Callable[..., int]:
-    """A leaf that answers *value* whatever it is asked."""
-    return lambda *_: value
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A leaf that answers `value` whatever it is asked."""
+
+    value: int
+
+    def __call__(self, *_: object) -> int:
+        """The value."""
+        return self.value
 
 
 def sbuf_windows(bases: tuple[int, ...]) -> Callable[[int], bool]:
@@ -124,7 +125,7 @@ SHARED = OpsTable(
     get_seng_idx_from_tpb_idx=seng_idx_from_tpb_idx,
     get_rel_queue_idx=rel_queue_idx,
     get_queue_bundle_id_for_qset=queue_bundle_id_for_qset,
-    get_inter_rdh_fold_n=inter_rdh_fold_n,
+    get_inter_rdh_fold_n=Constant(2),
     **{
         name: Unpublished(name)
         for name in (

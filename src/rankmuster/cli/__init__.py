@@ -9,8 +9,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from rankmuster.errors import InvalidProgram, MusterError, UnreadableInput, WorldMismatch
+from rankmuster.errors import (
+    InvalidCluster,
+    InvalidProgram,
+    MusterError,
+    UnreadableInput,
+    WorldMismatch,
+)
 
+GIVEN = (InvalidCluster, InvalidProgram, UnreadableInput, WorldMismatch)
 INTERRUPTED = 130  # 128 + SIGINT, as shells count it
 
 
@@ -55,4 +62,4 @@ def complain(what: str, code: int) -> int:
 
 def code_of(error: MusterError) -> int:
     """2 for what the caller gave us, 1 for what the world turned out to be."""
-    return 2 if isinstance(error, InvalidProgram | UnreadableInput | WorldMismatch) else 1
+    return 2 if isinstance(error, GIVEN) else 1

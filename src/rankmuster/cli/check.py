@@ -23,9 +23,16 @@ UNREAD = 2  # some input was no program: first of all exit codes
 @program_options
 @click.option("--same", is_flag=True, help="Demand equal programs, also where nobody meets.")
 @click.option("--strict", is_flag=True, help="Let warnings fail the check as well.")
+@click.option("--cluster", metavar="NAME", help="Place the groups: trn2.48xlarge:4, generic:8x8.")
 @click.option("--all-signatures", is_flag=True, help="Sign every device of a large world.")
 def check(
-    programs: tuple[str, ...], *, same: bool, strict: bool, all_signatures: bool, **said: Any
+    programs: tuple[str, ...],
+    *,
+    same: bool,
+    strict: bool,
+    cluster: str | None,
+    all_signatures: bool,
+    **said: Any,
 ) -> int:
     """Compare the programs of all processes and report what differs.
 
@@ -35,6 +42,7 @@ def check(
 
     Exit code: 0 agree, 1 an error was found, 3 undecided, 2 wrong use or unreadable input.
     """
+    on = on_cluster(cluster)
     start = time.perf_counter()
     modules = load_programs(programs, said)
     read_s = time.perf_counter() - start
@@ -49,6 +57,7 @@ def check(
                 absent=loaded.absent,
                 same=same,
                 all_signatures=all_signatures,
+                **on,
             )
             compared_s = time.perf_counter() - began
             timings = {"read": read_s, "compare": compared_s, "total": read_s + compared_s}
@@ -56,6 +65,16 @@ def check(
             progress.update(len(reports), len(modules))
     show(modules, reports)
     return exit_code(modules, reports, strict=strict)
+
+
+def on_cluster(name: str | None) -> dict[str, Any]:
+    """What --cluster says, for `check`: nothing without it, so that no chips are imported."""
+    if name is None:
+        return {}
+    from rankmuster.cli.cluster_name import ClusterName, settings
+
+    cluster = ClusterName().convert(name, None, click.get_current_context())
+    return {"cluster": cluster, "settings": settings()}
 
 
 def show(modules: Sequence[Loaded], reports: Sequence[Report]) -> None:

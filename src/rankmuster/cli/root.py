@@ -35,6 +35,8 @@ COMMANDS = {
     "sign": Entry("sign", "Print the signatures that one device computes."),
     "diff": Entry("diff", "Name the first difference between two programs."),
     "read": Entry("read", "Read a program and print it in a format that people can edit."),
+    "topo": Entry("topo", "Draw chips and links, and where a program's groups land."),
+    "chips": Entry("chips", "Print the ops table of the chip generations."),
     "explain": Entry("explain", "Say what a finding means and what to do about it."),
 }
 

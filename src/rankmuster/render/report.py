@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rankmuster.finding import Finding, Severity
 from rankmuster.ranks import fold
+from rankmuster.render.placement import add_placement
 from rankmuster.render.table import Page
 from rankmuster.render.words import count, groups, printable, seconds, value
 from rankmuster.report import Report, answer
@@ -43,6 +44,7 @@ def text(
     if not quiet:
         add_programs(page, report)
         add_groups(page, report)
+        add_placement(page, report.placement)
         add_rest(page, report)
     return str(page)
 

@@ -15,6 +15,8 @@ from rankmuster.resolve import GroupSet
 
 NODES_SHOWN = 16
 GROUPS_NAMED = 24
+LINE = 18
+LEGEND_WIDE = 360
 CELL, CELL_HIGH = 34, 26
 HEAD = 20  # the chip's own line
 GAP = 34  # between chips: room for links and for the stubs of those that wrap around
@@ -65,8 +67,8 @@ class _Picture:
         wide = max(wide, 760)
         body = [*self._title(), *self._panels()]
         top = TITLE + MARGIN + down * (self.panel_high + MARGIN)
-        notes = list(self._notes(top))
-        high = top + 18 * len(notes) + MARGIN
+        below, end = self._below(top, wide)
+        high = end + MARGIN // 2
         what = escape(headline(self.cluster))
         size = f'viewBox="0 0 {wide} {high}" width="{wide}" height="{high}"'
         return "\n".join(
@@ -76,7 +78,7 @@ class _Picture:
                 f"<style>{STYLE}</style>",
                 f'<rect width="{wide}" height="{high}" fill="#fff"/>',
                 *body,
-                *notes,
+                *below,
                 "</svg>",
                 "",
             )
@@ -136,9 +138,10 @@ class _Picture:
         yield f'<rect class="chip" x="{x}" y="{y}" {size} rx="5"/>'
         yield _text(x + 7, y + 14, f"chip {chip}", "small")
         first = node * self.cluster.local_rank_n + chip * self.cluster.workers_per_chip
+        x += (self.chip_wide - CELL * min(self.cluster.workers_per_chip, PER_ROW)) // 2
         for worker in range(self.cluster.workers_per_chip):
             line, place = divmod(worker, PER_ROW)
-            at = x + 6 + place * CELL, y + HEAD + line * CELL_HIGH
+            at = x + place * CELL, y + HEAD + line * CELL_HIGH
             yield from self._device(first + worker, *at)
 
     def _device(self, device: int, x: int, y: int) -> Iterator[str]:
@@ -151,37 +154,45 @@ class _Picture:
         )
         yield _text(x + CELL // 2, y + CELL_HIGH // 2 + 4, str(device), "device")
 
-    def _notes(self, top: int) -> Iterator[str]:
+    def _notes(self) -> list[str]:
         lines = legend(self.cluster, 0)[1:]
-        if self.cluster.nodes > self.nodes:
-            lines.append(f"nodes {self.nodes} to {self.cluster.nodes - 1} are not drawn")
         if self.cluster.instance.fabric.shape == "torus":
             lines[0] = "a dashed end names the chip that the link wraps around to"
-        y = top
-        for line in lines:
-            yield _text(MARGIN, y, line, "small")
-            y += 18
-        yield from self._groups(y)
+        if self.cluster.nodes > self.nodes:
+            lines.append(f"nodes {self.nodes} to {self.cluster.nodes - 1} are not drawn")
+        return lines
 
-    def _groups(self, y: int) -> Iterator[str]:
+    def _below(self, top: int, wide: int) -> tuple[list[str], int]:
+        """What stands below the panels, and where it ends."""
+        notes = self._notes()
+        drawn = [_text(MARGIN, top + LINE * at, line, "small") for at, line in enumerate(notes)]
+        top += LINE * len(notes)
         if self.set is None:
-            return
+            return drawn, top
         groups = self.set.members
         what = "pairs" if self.set.pairs is not None else "replica groups"
-        yield _text(MARGIN, y + 4, f"set {self.set.id} ({what}): {len(groups)} groups", "node")
-        for number, members in enumerate(groups[:GROUPS_NAMED]):
-            y += 18
-            box = f'x="{MARGIN}" y="{y - 8}" width="14" height="14" rx="3"'
-            yield (
-                f'<g><rect {box} fill="{color(number)}"/>'
-                + _text(MARGIN + 22, y + 3, f"group {number}: {_short(fold(members))}", "small")
+        drawn.append(
+            _text(MARGIN, top + 6, f"set {self.set.id} ({what}): {len(groups)} groups", "node")
+        )
+        across = max(1, (wide - 2 * MARGIN) // LEGEND_WIDE)
+        named = groups[:GROUPS_NAMED]
+        for number, members in enumerate(named):
+            row, column = divmod(number, across)
+            x, y = MARGIN + column * LEGEND_WIDE, top + LINE * (row + 1)
+            drawn.append(
+                f'<g transform="translate({x} {y})">'
+                f'<rect width="14" height="14" rx="3" fill="{color(number)}"/>'
+                + _text(22, 11, f"group {number}: {_short(fold(members))}", "small")
                 + "</g>"
             )
-        if len(groups) > GROUPS_NAMED:
-            yield _text(MARGIN, y + 21, f"and {len(groups) - GROUPS_NAMED} more", "small")
+        top += LINE * (2 + -(-len(named) // across))
+        if len(groups) > len(named):
+            drawn.append(_text(MARGIN, top, f"and {len(groups) - len(named)} more", "small"))
+            top += LINE
+        return drawn, top
 
 
-def _short(text: str, limit: int = 90) -> str:
+def _short(text: str, limit: int = 58) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
