@@ -80,7 +80,8 @@ def check(
     say their rank. Paths alone mean what they mean on the command line, folders and patterns with
     {rank} included. With *same* all programs have to be equal, also where they share nothing.
     On a *cluster*, or its name as `--cluster` takes it, groups are placed and screened as well.
-    Raises what `read` raises, `InvalidCluster`, and `UnreadableInput` where the programs do not divide the world.
+    Raises what `read` raises, `InvalidCluster`, and `UnreadableInput` where the programs do not
+    divide the world.
     """
     from rankmuster.checking import check as run_check  # reading alone does not need it
 

@@ -45,7 +45,7 @@ class OpsTable:
     get_p2p_port_alloc_tbl_entry: Leaf = slot(112, "seed")
     get_p2p_port: Leaf = slot(120, "seed", note="answers from the neighbour tables")
     get_peer_rid: Leaf = slot(128, "choice", note="offset not public; ours lies in +112..+296")
-    get_pds_address: Leaf = slot(136, "seed")
+    get_pds_address: Leaf = slot(136, "seed", note="asked as switch_v1_address")
     set_peer_rid: Leaf = slot(144, "wiki")
     get_mesh_dma_engine_id_from_tbl: Leaf = slot(152, "wiki")
     get_resource_pool: Leaf = slot(200, "seed")
