@@ -12,6 +12,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.metadata import distributions
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -120,8 +121,15 @@ def report(results: Sequence[Result]) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.platform(),
         "cpus": os.cpu_count(),
+        "versions": versions({score.name for result in results for score in result.scores}),
     }
     return {"schema": "rankmuster.bench/1", "machine": machine, "cases": [*map(as_dict, results)]}
+
+
+def versions(names: set[str]) -> dict[str, str]:
+    """The versions of those contestants that are installed packages."""
+    installed = {package.name: package.version for package in distributions()}
+    return {name: installed[name] for name in sorted(names) if name in installed}
 
 
 def as_dict(result: Result) -> dict[str, Any]:
