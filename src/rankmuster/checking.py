@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rankmuster.compare import compare_classes
 from rankmuster.copies import ProgramClass, ProgramCopy, classes
-from rankmuster.finding import Finding
+from rankmuster.finding import Finding, Severity
 from rankmuster.pairing import pair_classes
 from rankmuster.program import REDUCING, Program
 from rankmuster.report import DeviceSignatures, GroupRow, ProgramRow, Report, group_rows
@@ -74,8 +74,7 @@ def check(
         findings=(
             *findings,
             *own_findings(sorts, world.size),
-            *compare_classes(sorts, same=same),
-            *pair_classes(sorts),
+            *between(sorts, same=same),
             *placed.findings,
         ),
         cluster=None if cluster is None else cluster.name,
@@ -83,6 +82,15 @@ def check(
         screen=placed.screen,
         timings=timings or {},
     )
+
+
+def between(sorts: Sequence[ProgramClass], *, same: bool) -> Iterator[Finding]:
+    """What is wrong between programs; that they differ unseen (RM310) only if nothing is."""
+    compared, paired = compare_classes(sorts, same=same), pair_classes(sorts)
+    for each in compared:
+        if not paired or each.severity is not Severity.INFO:
+            yield each
+    yield from paired
 
 
 def not_recorded(program: Program) -> frozenset[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from rankmuster.compare.shared import Shared, Side
 from rankmuster.compare.steps import Step, steps
-from rankmuster.compare.story import Story, describe_on
+from rankmuster.compare.story import Holding, Story, describe_on
 from rankmuster.compare.votes import Votes, is_decided
 from rankmuster.copies import ProgramClass
 from rankmuster.group import SubGroup
@@ -135,7 +135,8 @@ def tell_crossing(
             stories[key] = known = (index, Story(code="RM307", field="order"))
         if index == known[0]:
             for (each, devices), step in zip(both, (left, right), strict=True):
-                known[1].add(describe_on(step), step, each.first, devices)
+                turn = Holding(value=describe_on(step), step=step, first=each.first)
+                known[1].add(turn, devices)
 
 
 def first_other_turn(pair: tuple[SubGroup, SubGroup], left: Side, right: Side) -> tuple[Step, Step]:

@@ -9,7 +9,7 @@ from rankmuster.compare.alignment import Difference, first_difference
 from rankmuster.compare.membership import moved
 from rankmuster.compare.shared import Shared, Side
 from rankmuster.compare.steps import FIELDS, Step, is_unknown, steps, undecided_fields
-from rankmuster.compare.story import Story, code_of, value_of
+from rankmuster.compare.story import Holding, Story, code_of, collectives, place_of, value_of
 from rankmuster.compare.votes import Votes, is_decided
 from rankmuster.finding import Severity
 from rankmuster.signature.canonical import set_digest
@@ -85,15 +85,49 @@ def add(
     both = (found.left, found.right)
     sets = [sets_in_question(side, step) for side, step in zip(sides, both, strict=True)]
     voters = votes.weigh(list(zip(sides, sets, strict=True)))
-    key = (code, found.field, *cause(sides, both, sets, voters, found))
-    story = stories.setdefault(key, Story(code=code, field=found.field, count=found.count))
-    operand = first_differing_operand(found)
-    for side, step, devices in zip(sides, both, voters, strict=True):
-        value = held(found, side, step, shared)
-        story.add(value if operand is None else value[operand], step, side.first, devices)
-    story.operand = operand or 0
-    if code == "RM706":
-        story.severity = Severity.WARNING
+    odd = odd_side(voters) if found.field == "members" else None
+    key = (code, found.field, *cause(sides, both, sets, odd, found))
+    severity = Severity.WARNING if code == "RM706" else None
+    new = Story(code=code, field=found.field, count=found.count, severity=severity)
+    story = stories.setdefault(key, new)
+    values = [held(found, side, step, shared) for side, step in zip(sides, both, strict=True)]
+    if odd is not None and sets[1 - odd]:
+        values[1 - odd] = expected(sides[1 - odd], sets[1 - odd][0], sides[odd], values[1 - odd])
+    if (operand := first_differing_operand(found)) is not None:
+        story.operand = operand
+        values = [value[operand] for value in values]
+    for number, (side, step) in enumerate(zip(sides, both, strict=True)):
+        gap = 0 if step else gap_of(side, found, sides[1 - number])
+        holding = Holding(value=values[number], step=step, first=side.first, gap=gap)
+        story.add(holding, voters[number])
+
+
+def odd_side(voters: Sequence[frozenset[int]]) -> int | None:
+    """Which of two sides the majority is against; None on a tie."""
+    if not is_decided(voters):
+        return None
+    return 0 if len(voters[0]) < len(voters[1]) else 1
+
+
+def expected(majority: Side, set_id: int, odd: Side, otherwise: Any) -> Any:
+    """Where the majority's set puts the device that is out of line."""
+    each = majority.first.resolved.sets[set_id]
+    own = each.by_device.get(odd.devices[0]) if each.pairs is None else None
+    return list(own) if own else otherwise
+
+
+def gap_of(side: Side, found: Difference, other: Side) -> int:
+    """The place in the side's program where an op that it lacks would stand.
+
+    As far on as in the other program, but between the ops around it on the communicator.
+    """
+    posted, every = steps(side.first.resolved, side.set_ids), collectives(side.first.resolved)
+    step = found.left or found.right
+    number = place_of(other.first.resolved, step.token) if step else 0
+    last = every[-1].index + 1 if every else 0
+    place = every[number].index if number < len(every) else last
+    first = posted[found.at - 1].token.index + 1 if found.at else 0
+    return max(first, min(place, posted[found.at].token.index if found.at < len(posted) else last))
 
 
 def sets_in_question(side: Side, step: Step | None) -> tuple[int, ...]:
@@ -105,7 +139,7 @@ def cause(
     sides: tuple[Side, Side],
     both: tuple[Step | None, Step | None],
     sets: Sequence[tuple[int, ...]],
-    voters: Sequence[frozenset[int]],
+    odd: int | None,
     found: Difference,
 ) -> tuple[object, ...]:
     """What two communicators have in common if they show the same cause.
@@ -113,10 +147,8 @@ def cause(
     The same op of the same set; and of ops on the wrong group, the same op of the program that is
     out of line.
     """
-    if found.field == "members" and is_decided(voters):
-        odd = 0 if len(voters[0]) < len(voters[1]) else 1
-        step = both[odd]
-        return (sides[odd].first.number, step and step.token.index)
+    if odd is not None and (step := both[odd]) is not None:
+        return (sides[odd].first.number, step.token.index)
     names = (
         frozenset(set_digest(side.first.resolved, number) for number in numbers)
         for side, numbers in zip(sides, sets, strict=True)

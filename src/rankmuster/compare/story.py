@@ -31,11 +31,15 @@ AROUND = 3  # ops of context before and after
 
 @dataclass(slots=True, kw_only=True)
 class Holding:
-    """What some devices hold: the value, and the step that holds it in the program of `first`."""
+    """What some devices hold: the value, and the step that holds it in the program of `first`.
+
+    Without a step, `gap` is the place in that program where it would stand.
+    """
 
     value: Any
     step: Step | None
     first: ProgramClass
+    gap: int = 0
     devices: set[int] = dataclasses.field(default_factory=set)
 
 
@@ -50,12 +54,9 @@ class Story:
     severity: Severity | None = None
     holdings: dict[str, Holding] = dataclasses.field(default_factory=dict)
 
-    def add(
-        self, value: Any, step: Step | None, first: ProgramClass, devices: Iterable[int]
-    ) -> None:
-        """Count *devices* among those that hold *value*."""
-        held = Holding(value=value, step=step, first=first)
-        self.holdings.setdefault(repr(value), held).devices.update(devices)
+    def add(self, holding: Holding, devices: Iterable[int]) -> None:
+        """Count *devices* among those that hold this value."""
+        self.holdings.setdefault(repr(holding.value), holding).devices.update(devices)
 
     def split(self) -> tuple[list[Holding], Holding | None]:
         """The holdings that the finding is about, and the one that most devices hold, if any."""
@@ -129,25 +130,49 @@ def message(
 ) -> str:
     """One line: where, who holds what, and where that op stands."""
     where = f"group {token.group}: " if token else ""
-    clauses = " and ".join(clause(story, each) for each in named)
-    if most:
-        clauses += f" where {clause(story, most)}"
-    return f"{where}{clauses}{ending(story)}{op_place(token, own) if token and own else ''}"
+    if story.field == "op" and len(story.holdings) == 2:
+        text = one_sided(named, most)
+    else:
+        text = " and ".join(clause(story, each) for each in named)
+        text += f" where {clause(story, most)}" if most else ""
+    return f"{where}{text}{ending(story)}{op_place(token, own) if token and own else ''}"
+
+
+def one_sided(named: list[Holding], most: Holding | None) -> str:
+    """Of an op that one side lacks: "device 3 lacks barrier that devices 0-2 post"."""
+    first, second = (named[0], most) if most else named
+    step = first.step or second.step
+    assert step is not None
+    assert step.token.op is not None
+    verbs = ("post", "lack") if first.step else ("lack", "post")
+    return f"{does(first, verbs[0])} {describe(step.token.op)} that {does(second, verbs[1])}"
+
+
+def does(holding: Holding, verb: str) -> str:
+    """Subject and verb: "device 3 lacks"."""
+    return f"{who(holding.devices)} {verb}{'s' if len(holding.devices) == 1 else ''}"
 
 
 def clause(story: Story, holding: Holding) -> str:
     """Who does what: "device 8 posts all_reduce of 524288 f32"."""
-    subject, s = who(holding.devices), "s" if len(holding.devices) == 1 else ""
     value = short(str(holding.value))
+    if story.code == "RM706" and is_missing(holding.value):
+        return f"{does(holding, 'record')} no {story.field}"
     if holding.step is None:
         if story.field == "members" and holding.value is not None:
-            return f"{subject} form{s} group {value}"
-        return f"{subject} do{'es' if s else ''} not"
+            return f"{does(holding, 'form')} group {value}"
+        return f"{does(holding, 'post')} nothing"
     assert holding.step.token.op is not None
     what = value if story.field == "order" else describe(holding.step.token.op)
-    verb = f"run{s}" if story.field == "trips" else f"post{s}"
     detail = DETAIL.get(story.field, "").format(field=story.field, value=value)
-    return f"{subject} {verb} {what}{detail}"
+    return f"{does(holding, 'run' if story.field == 'trips' else 'post')} {what}{detail}"
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value, or one of a list, is not known."""
+    return any(
+        each in (None, "unknown") for each in (value if isinstance(value, list) else [value])
+    )
 
 
 def ending(story: Story) -> str:
@@ -178,18 +203,25 @@ def describe_on(step: Step) -> str:
 
 
 def context(holding: Holding) -> list[str]:
-    """The op in its program with three ops before and after, one line each, the op marked."""
+    """The op, or where it is missing, with three ops before and after, one line each."""
+    every = collectives(holding.first.resolved)
+    here = holding.step.token.index if holding.step else holding.gap
+    number = bisect_left(every, here, key=lambda each: each.index)
+    before, after = every[max(0, number - AROUND) : number], every[number:][: AROUND + 1]
+    lines = [f"{who(holding.devices)}:", *(f"  {line(each)}" for each in before)]
     if holding.step is None:
-        return []
-    resolved, token = holding.first.resolved, holding.step.token
-    number, every = place_of(resolved, token), collectives(resolved)
-    lines = [f"{who(holding.devices)}:"]
-    for each in every[max(0, number - AROUND) : number + AROUND + 1]:
-        assert each.op is not None
-        mark = ">" if each is every[number] else " "
-        told = [describe(each.op), f"on group {each.group}", each.op.name, each.op.source]
-        lines.append(f"{mark} {each.index:>4}  {'  '.join(part for part in told if part)}")
-    return lines
+        lines.append(">    -  nothing here")
+    elif after:
+        lines.append(f"> {line(after[0])}")
+        after = after[1:]
+    return [*lines, *(f"  {line(each)}" for each in after[:AROUND])]
+
+
+def line(token: Token) -> str:
+    """An op as the context of a finding shows it."""
+    assert token.op is not None
+    told = (describe(token.op), f"on group {token.group}", token.op.name, token.op.source)
+    return f"{token.index:>4}  {'  '.join(part for part in told if part)}"
 
 
 def value_of(name: str, step: Step | None) -> Any:

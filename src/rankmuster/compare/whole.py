@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rankmuster.compare.alignment import first_difference
 from rankmuster.compare.steps import steps
@@ -42,7 +42,7 @@ def world_sizes(held: Sequence[ProgramClass]) -> Iterator[Finding]:
 def same_programs(
     held: Sequence[ProgramClass],
     programs: Sequence[ProgramClass],
-    found: Iterable[Finding],
+    found: Sequence[Finding],
     *,
     same: bool,
 ) -> Iterator[Finding]:
@@ -50,7 +50,7 @@ def same_programs(
 
     With *same* that is an error, if their collectives differ, and the first difference is named.
     """
-    if any(each.severity is Severity.ERROR for each in found) and not same:
+    if found and not same:
         return
     if len(programs) > 1:
         yield differing(programs, Severity.ERROR if same else Severity.INFO)
