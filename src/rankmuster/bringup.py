@@ -18,16 +18,17 @@ from typing import Any, TypeVar
 import msgspec
 
 from rankmuster.census import Card, Census, margin_s
-from rankmuster.errors import MusterError
+from rankmuster.errors import MusterError, RemoteProtocolError
 from rankmuster.finding import Finding, finding
 from rankmuster.group import SubGroup
 from rankmuster.launch.base import Place
 from rankmuster.program import Program
-from rankmuster.protocol.bootstrap import GroupRefused, bootstrap, graver, is_hearsay
+from rankmuster.protocol.bootstrap import bootstrap
 from rankmuster.protocol.causes import Cause
 from rankmuster.protocol.closing import Answer, blame, closing
 from rankmuster.protocol.frames import NO_SIGNATURE, NO_UNIQUE_ID
 from rankmuster.protocol.groups import Multiplexer
+from rankmuster.protocol.refusal import GroupRefused, graver, is_hearsay
 from rankmuster.protocol.steps import Steps
 from rankmuster.protocol.unique_id import NONCE_BYTES, UniqueId
 from rankmuster.ranks import unfold
@@ -67,7 +68,8 @@ FROM_ROOT = {Kind.ASK, Kind.PLAN, Kind.GONE}
 CLOSING_KEY = b"closing"
 DRAIN_S = 1.0
 REACH_S = 1.0  # how long the first connection is waited for before the program is read
-PARKED_FRAMES = 1 << 16
+PARKED_FRAMES = 1 << 16  # that came before we knew our neighbours
+PARKED_BYTES = 64 << 20  # that came before their group, or the caller, asked for them
 
 
 class Ended(MusterError):
@@ -123,7 +125,9 @@ class BringUp:
         self._root_lost = ""
         self._asked: deque[Ask] = deque()
         self._parked: list[Frame] = []
-        self._groups: Multiplexer[bytes, Any] = Multiplexer(place.devices)
+        self._groups: Multiplexer[bytes, Any] = Multiplexer(
+            place.devices, parked_bytes=PARKED_BYTES
+        )
         self._closing: Multiplexer[bytes, Answer] = Multiplexer(())
         self._dialled: dict[int, int] = {}  # process -> handle to send on
         self._process_of: dict[int, int] = {}  # device -> process
@@ -350,6 +354,8 @@ class BringUp:
 
     def _lose_seat(self, seat: int, why: str) -> None:
         assert self.plan is not None
+        if not self.plan.go_on:
+            return
         for device in self.plan.neighbours[seat].devices:
             self._groups.lost(device, why)
         self._closing.lost(seat, why)
@@ -405,7 +411,7 @@ class BringUp:
     def _settle(self) -> None:
         """Carry out what the pure parts have decided."""
         root = self.root
-        if root is not None and self.plan is None:
+        if root is not None:
             now = time.monotonic()
             root.look(now)
             for handle, message in root.outgoing():
@@ -434,24 +440,26 @@ class BringUp:
     def _take(self, event: Event) -> None:
         match event:
             case Received(handle, frame):
-                self._take_frame(handle, frame)
-            case Knocked(handle, identity) if self.root is not None:
-                self._knocked(handle, identity)
+                try:
+                    self._take_frame(handle, frame)
+                except (RemoteProtocolError, msgspec.DecodeError) as error:
+                    self.endpoint.drop(handle)
+                    self._take_loss(handle, f"it sent what cannot be understood: {error}")
+            case Knocked(handle, identity, Role.CENSUS) if self.root is not None:
+                self.root.knock(handle, *identity)
             case Joined(handle, identity, Role.PEER):
                 self._inbound[handle] = identity
             case Lost(handle, why):
                 self._take_loss(handle, why)
-
-    def _knocked(self, handle: int, identity: Identity) -> None:
-        assert self.root is not None
-        self.root.knock(handle, *identity)
 
     def _take_frame(self, handle: int, frame: Frame) -> None:
         if frame.kind in {Kind.GROUP, Kind.CALLER}:
             self._take_peer_frame(frame)
         elif frame.kind is Kind.CLOSING:
             self._closing.receive(CLOSING_KEY, frame.source, frame.destination, frame.payload)
-        elif (frame.kind in FROM_ROOT) == (handle == self._root_handle):
+        elif (frame.kind in FROM_ROOT) != (handle == self._root_handle):
+            raise RemoteProtocolError(f"a {frame.kind.name} frame from the wrong side")
+        else:
             message = DECODERS[frame.kind].decode(frame.payload)
             if handle == self._root_handle:
                 self._hear(message)
@@ -461,25 +469,33 @@ class BringUp:
     def _take_peer_frame(self, frame: Frame) -> None:
         if self._process_of:
             self._groups.receive(frame.key, frame.source, frame.destination, frame.payload)
-        else:
+        elif len(self._parked) < PARKED_FRAMES:
             self._parked.append(frame)
+        else:
+            raise RemoteProtocolError(f"over {PARKED_FRAMES} frames before the plan")
 
     def _take_loss(self, handle: int, why: str) -> None:
-        now = time.monotonic()
-        if self._answered:
-            return
-        if handle == self._root_handle:
-            self._root_lost = why
-            if self.plan is not None and self.plan.go_on:
-                self._lose_seat(0, why)
-        elif self.root is not None and self.plan is None:
-            self.root.lose(handle, why, now)
-        elif self.root is not None and handle in self.root.seats and self.plan is not None:
-            seat = self.root.seats.index(handle)
-            if self.plan.go_on:
-                self._lose_seat(seat, why)
-                for other in self.root.seats[1:]:
+        root, plan = self.root, self.plan
+        if plan is None:
+            if root is not None:
+                root.lose(handle, why, time.monotonic())
+            elif handle == self._root_handle:
+                self._root_lost = why
+        elif (seat := self._seat_behind(handle)) is not None:
+            self._lose_seat(seat, why)
+            if root is not None and not self._answered:
+                for other in root.seats[1:]:
                     self._send(other, Gone(process=seat, why=why))
+
+    def _seat_behind(self, handle: int) -> int | None:
+        """The process at the other end of a connection; None for one that has no seat."""
+        if handle == self._root_handle:
+            return 0
+        if self.root is not None and handle in self.root.seats:
+            return self.root.seats.index(handle)
+        if handle in self._inbound:
+            return self._process_of.get(self._inbound[handle].first_device)
+        return next((seat for seat, dialled in self._dialled.items() if dialled == handle), None)
 
 
 def group_key(members: SubGroup) -> bytes:

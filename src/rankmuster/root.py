@@ -136,8 +136,15 @@ class Root:
 
     def knock(self, handle: int, process: int, first_device: int, count: int) -> None:
         """A process showed that it knows the secret."""
-        self._handles.add(handle)
-        self.census.knock(handle, process, first_device, count)
+        if self.plan is None:
+            self._handles.add(handle)
+            self.census.knock(handle, process, first_device, count)
+            return
+        devices = range(first_device, first_device + min(count, self.census.world.size))
+        message = f"process {process} came when the census was over"
+        late = finding("RM605", message, ranks=devices)
+        told = self.plan.findings if not self.plan.go_on else ()
+        self._say(handle, Plan(go_on=False, findings=(*told, late)))
 
     def receive(self, handle: int, message: Message, now: float) -> None:
         """A message came; after the plan, cards and programs mean nothing any more."""

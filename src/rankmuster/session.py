@@ -242,8 +242,7 @@ def _report(up: BringUp, world: World, ended: Ended | None) -> Report:
     extra = () if ended is None else ended.findings
     if up.root is not None and up.root.plan is not None:
         report = up.root.report()
-        told = set(report.findings)
-        new = (found for found in (*extra, *up.strangers()) if found not in told)
+        new = [found for found in (*extra, *up.strangers()) if found not in report.findings]
         return report.adding(*new, timings=up.watch.phases)
     absent = () if ended is None else ended.absent
     return Report(world=world, findings=extra, absent=absent, timings=up.watch.phases)

@@ -61,6 +61,7 @@ class Family:
         self._count = count
         self._close_in_child = list(not_for_children)
         self._processes: list[_Process] = []
+        self._talking = selectors.DefaultSelector()
         self._parent = os.getpid()
 
     def __enter__(self) -> Self:
@@ -86,24 +87,29 @@ class Family:
 
     def __exit__(self, *_: object) -> None:
         self.end()
+        self._talking.close()
 
     def __len__(self) -> int:
         return self._count
 
-    def results(self) -> Iterator[tuple[int, bytes]]:
-        """Each child's number and result, as it closes its pipe: by ending, or by exec."""
-        with selectors.DefaultSelector() as selector:
-            for process in self._processes:
-                selector.register(process.pipe, selectors.EVENT_READ, process)
-            while selector.get_map():
-                for key, _ in selector.select():
-                    process = key.data
-                    chunk = os.read(process.pipe, 1 << 16)
-                    process.result += chunk
-                    if not chunk:
-                        selector.unregister(process.pipe)
-                        self._close_pipe(process)
-                        yield process.number, bytes(process.result)
+    def next_result(self, until: float | None = None) -> tuple[int, bytes] | None:
+        """The number and the result of the next child that closes its pipe, by ending or by exec.
+
+        None once all have, and at *until* on the monotonic clock.
+        """
+        while self._talking.get_map():
+            left = None if until is None else until - time.monotonic()
+            ready = self._talking.select(left)
+            if not ready and until is not None and time.monotonic() >= until:
+                return None
+            for key, _ in ready:
+                process: _Process = key.data
+                chunk = os.read(process.pipe, 1 << 16)
+                process.result += chunk
+                if not chunk:
+                    self._close_pipe(process)
+                    return process.number, bytes(process.result)
+        return None
 
     def wait(self) -> list[int]:
         """Wait for all; their exit codes by number, 128 + N for one that signal N ended."""
@@ -132,19 +138,16 @@ class Family:
         if self.exited(number) is None:
             os.kill(self._processes[number].pid, signal_number)
 
-    def end(self) -> None:
+    def end(self, grace_s: float = GRACE_S) -> None:
         """End every child, gently and then not, and reap it. No child outlives this call."""
         for process in self._processes:
             self._close_pipe(process)
-        for signal_number, wait_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, None)):
-            for number in range(len(self._processes)):
-                self.kill(number, signal_number)
-            until = time.monotonic() + (wait_s or 0.0)
-            if wait_s is None:
-                self.wait()
-                return
-            for number in range(len(self._processes)):
-                self.exited(number, max(0.0, until - time.monotonic()))
+            self.kill(process.number, signal.SIGTERM)
+        until = time.monotonic() + grace_s
+        for process in self._processes:
+            self.exited(process.number, until - time.monotonic())
+            self.kill(process.number)
+        self.wait()
 
     def _fork(self, number: int, held: Iterable[int], die_with_parent: Callable[[], None]) -> None:
         read_end, write_end = os.pipe()
@@ -157,7 +160,9 @@ class Family:
         if pid == 0:
             self._become(number, write_end, read_end, held, die_with_parent)
         os.close(write_end)
-        self._processes.append(_Process(number, pid, read_end))
+        process = _Process(number, pid, read_end)
+        self._processes.append(process)
+        self._talking.register(read_end, selectors.EVENT_READ, process)
 
     def _become(
         self,
@@ -178,6 +183,7 @@ class Family:
                 os._exit(code)  # it died before we asked to die with it
             for descriptor in (read_end, *self._close_in_child):
                 os.close(descriptor)
+            self._talking.close()
             for sibling in self._processes:
                 os.close(sibling.pipe)
             code = self._child(number, write_end)
@@ -191,9 +197,9 @@ class Family:
                 sys.stderr.flush()
             os._exit(code)
 
-    @staticmethod
-    def _close_pipe(process: _Process) -> None:
+    def _close_pipe(self, process: _Process) -> None:
         if process.pipe >= 0:
+            self._talking.unregister(process.pipe)
             os.close(process.pipe)
             process.pipe = -1
 

@@ -14,11 +14,12 @@ import os
 import secrets
 import socket
 import stat
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from rankmuster.errors import MusterError
+from rankmuster.errors import DeadlineExceeded, MusterError
 from rankmuster.launch.base import Place
 from rankmuster.launch.fork import Child, Family
 from rankmuster.ranks import fold, unfold
@@ -150,12 +151,15 @@ class LocalWorld:
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._lifeline = self._deaths = self._secret = (-1, -1)
         self.family = Family(len(devices), self._child)
+        self.root = ""
+        """Where process 0 listens."""
 
     def __enter__(self) -> Self:
         count = len(self._devices)
         try:
             self._listener.bind(("127.0.0.1", 0))
             self._listener.listen(max(128, 2 * count))
+            self.root = f"127.0.0.1:{self._listener.getsockname()[1]}"
             self._lifeline, self._deaths, self._secret = os.pipe(), os.pipe(), os.pipe()
             # One read of each child; N * 32 bytes are within a pipe's 64 KiB up to 2048 of them.
             os.write(self._secret[1], secrets.token_bytes(SECRET_BYTES) * count)
@@ -172,7 +176,7 @@ class LocalWorld:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.family.end()
+        self.family.__exit__()
         self._close()
 
     def tell_death(self, number: int) -> None:
@@ -184,7 +188,7 @@ class LocalWorld:
         for descriptor in (self._lifeline[1], self._deaths[1], self._secret[1]):
             os.close(descriptor)
         os.environ |= {
-            ROOT: f"127.0.0.1:{self._listener.getsockname()[1]}",
+            ROOT: self.root,
             PROCESS: str(number),
             PROCESSES: str(len(self._devices)),
             WORLD_SIZE: str(self._world_size),
@@ -217,6 +221,38 @@ class LocalWorld:
             if pipe[end] >= 0:
                 os.close(pipe[end])
         return (-1 if 0 in ends else pipe[0], -1 if 1 in ends else pipe[1])
+
+
+def spawn(
+    target: Callable[[], bytes], processes: int, *, devices_each: int = 1, deadline_s: float = 60.0
+) -> list[tuple[int, bytes]]:
+    """Run *target* in so many processes of one local world; each one's exit code and result.
+
+    In each of them `muster` finds its place. Raises `DeadlineExceeded`, and ends them, when they
+    take longer than *deadline_s*.
+    """
+
+    def main(_number: int, result: int) -> int:
+        returned = target()
+        while returned:
+            returned = returned[os.write(result, returned) :]
+        return 0
+
+    size = processes * devices_each
+    devices = [range(first, first + devices_each) for first in range(0, size, devices_each)]
+    results = dict.fromkeys(range(processes), b"")
+    until = time.monotonic() + deadline_s
+    with LocalWorld(main, devices, size) as world:
+        while got := world.family.next_result(until):
+            number, results[number] = got
+            if not got[1]:
+                world.tell_death(number)
+        running = [n for n in results if world.family.exited(n, until - time.monotonic()) is None]
+        if running:
+            raise DeadlineExceeded(
+                f"processes {fold(running)} of {processes} still ran after {deadline_s:g} s"
+            )
+        return list(zip(world.family.wait(), results.values(), strict=True))
 
 
 def hand_on(environ: Mapping[str, str]) -> dict[str, str]:

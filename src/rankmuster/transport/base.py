@@ -62,6 +62,7 @@ class Knocked(NamedTuple):
 
     handle: int
     identity: Identity
+    role: Role
 
 
 class Joined(NamedTuple):

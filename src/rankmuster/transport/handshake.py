@@ -84,7 +84,7 @@ class Turn(NamedTuple):
     send: bytes
     needs: int
     prefix: bytes = b""
-    knocked: Identity | None = None
+    knocked: tuple[Identity, Role] | None = None
 
 
 class Proven(NamedTuple):
@@ -158,7 +158,7 @@ def listen(us: Credentials, me: Identity, nonce: bytes, addresses: tuple[str, st
         raise Refused(why, reply=_refusal(us, why), theirs=told)
     mine = Hello(VERSION, 0, us.epoch, me, nonce)
     answer = mine.pack(us.proof(b"listener", mine.body, hello))
-    confirm = yield Turn(answer, PROOF_BYTES, knocked=theirs.identity)
+    confirm = yield Turn(answer, PROOF_BYTES, knocked=(theirs.identity, Role(theirs.role)))
     whole = _transcript(hello, answer, addresses)
     if not hmac.compare_digest(confirm, us.proof(b"confirm", whole)):
         raise Refused(Why.CONFIRM)

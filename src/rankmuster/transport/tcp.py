@@ -279,7 +279,7 @@ class TcpEndpoint:
         self._dirty[link.handle] = link
         if link.turn.knocked is not None:
             self._unproven.pop(link.handle, None)
-            self._events.append(Knocked(link.handle, link.turn.knocked))
+            self._events.append(Knocked(link.handle, *link.turn.knocked))
         self._flush_link(link)
 
     def _advance(self, link: _Link) -> None:
