@@ -307,12 +307,12 @@ def parse(text: str, read_file: Callable[[str], bytes] | None = None) -> Cluster
             raise InvalidCluster(f"{text!r}: no option {key!r}", fix=did_you_mean(key, OPTIONS))
         else:
             options[key] = value
-    files = name if name.endswith(".json") else options.get("ls", "")
-    listings = _read_listings(files, read_file)
-    if listings:
-        nodes = len(listings) if nodes is None else nodes
+    unnamed = name.endswith(".json")
+    listings = _read_listings(name if unnamed else options.get("ls", ""), read_file)
+    if listings and nodes is None:
+        nodes = len(listings)
     return cluster(
-        instance_of(listings[0]).name if files == name else name,
+        instance_of(listings[0]).name if unnamed else name,
         nodes=nodes,
         lnc=_number(options["lnc"], "lnc") if "lnc" in options else None,
         pod=options.get("pod", "unset"),
