@@ -4,45 +4,87 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rankmuster.formats.hlo.cones import callees
-from rankmuster.formats.hlo.instruction import Instruction, instruction_around
+from rankmuster.formats.hlo.instruction import Instruction, instruction_around, instruction_at
 from rankmuster.formats.hlo.module import Module
 from rankmuster.formats.hlo.scanner import malformed, shown
-from rankmuster.formats.hlo.sites import find_all
+from rankmuster.formats.hlo.sites import OPCODES
 
 _MAX_NESTING = 64
-# Fusions and custom calls are too many to be sites: they are looked at only where a computation
-# that holds collectives has no caller among the sites.
-_OTHER_CALLS = (b"calls=", b"to_apply=", b"called_computations=")
+_IN_ORDER = (b"condition", b"body", b"true_computation", b"false_computation")
+# backend_config={"known_trip_count":{"n":"7"},...}
+_TRIPS = re.compile(rb'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d{1,18})"?')
+# relu.3 = f32[4,16]{1,0} call(dot.1), to_apply=relu.1
+_CALL_LINE = re.compile(
+    rb'[ \t]*+(?:ROOT[ \t]++)?+%?[^\s%=(){}\[\],"]++ = [^\s"()]++ (call)\([^(){}"/\[\n]*+\), to_apply=%?'
+    rb'([^\s%=(){}\[\],"]++)'
+)
 _NAMES = re.compile(rb"\{?\s*%?[^\s,{}()]+(?:\s*,\s*%[^\s,{}()]+)*")
 _NAME = re.compile(rb"[^\s,{}%]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One instruction that calls computations, by their places in the module."""
+    """One instruction that calls computations, by their places in the module.
 
-    instruction: Instruction
+    The callees stand in the order in which they run, or in which a branch numbers them. `trips`
+    is for a while loop, None where its count is not known.
+    """
+
+    start: int
+    opcode: bytes
     caller: int
     callees: tuple[int, ...]
+    trips: int | None = None
+
+
+def call_at(module: Module, site: int, opcode: bytes, caller: int) -> Call | None:
+    """The call whose *opcode* stands at *site*; None inside a string or a comment.
+
+    Raises InvalidProgram where it names an undefined computation.
+    """
+    text, body = module.text, module.computation(caller)
+    if opcode == b"call":
+        # The one common caller, mostly of computations without collectives: keep it cheap.
+        line = text.rfind(b"\n", body.start, site) + 1 or body.start
+        match = _CALL_LINE.match(text, line, body.end)
+        if match and match.start(1) == site:
+            return Call(match.start(), opcode, caller, _places(module, match.start(), [match[2]]))
+    found = instruction_at(text, site, opcode, body.start, body.end)
+    return found and read_call(module, found, caller)
 
 
 def read_call(module: Module, instruction: Instruction, caller: int) -> Call:
     """*instruction* as a call. Raises InvalidProgram where it names an undefined computation."""
+    names = callees(instruction)
+    keys = [key for key in instruction.attributes if key in _IN_ORDER]
+    if len(keys) == len(names):
+        names = [name for _, name in sorted(zip(map(_IN_ORDER.index, keys), names, strict=True))]
+    trips = _TRIPS.search(instruction.attributes.get(b"backend_config", b""))
+    return Call(
+        start=instruction.start,
+        opcode=instruction.opcode,
+        caller=caller,
+        callees=_places(module, instruction.start, names),
+        trips=int(trips[1]) if trips else None,
+    )
+
+
+def _places(module: Module, position: int, names: list[bytes]) -> tuple[int, ...]:
     places = []
-    for name in callees(instruction):
+    for name in names:
         if name not in module.by_name:
-            raise malformed(
-                module.text, instruction.start, f"computation {shown(name)!r} is not defined"
-            )
+            raise malformed(module.text, position, f"computation {shown(name)!r} is not defined")
         places.append(module.by_name[name])
-    return Call(instruction, caller, tuple(places))
+    return tuple(places)
 
 
-def holding_calls(module: Module, direct: Iterable[int], calls: list[Call]) -> list[Call]:
+def holding_calls(
+    module: Module, direct: Iterable[int], calls: list[Call], called: Sequence[int]
+) -> list[Call]:
     """The calls through which some collective is reached, found and given ones alike.
 
     *direct* are the places of computations with collectives of their own. Raises InvalidProgram
@@ -59,18 +101,18 @@ def holding_calls(module: Module, direct: Iterable[int], calls: list[Call]) -> l
         while fresh:
             callee = fresh.pop()
             for call in by_callee[callee]:
-                kept[call.instruction.start] = call
+                kept[call.start] = call
                 if call.caller not in holders:
                     holders.add(call.caller)
                     fresh.add(call.caller)
         orphans = {
-            module.computations[place].name
+            module.computation(place).name
             for place in holders
-            if not by_callee[place] and not module.computations[place].entry
+            if not by_callee[place] and place != module.entry
         }
-        found = [call for call in _search(module, orphans) if call.instruction.start not in kept]
+        found = [call for call in _search(module, orphans, called) if call.start not in kept]
         if not found:
-            return sorted(kept.values(), key=lambda call: call.instruction.start)
+            return sorted(kept.values(), key=lambda call: call.start)
         for call in found:
             for callee in call.callees:
                 by_callee[callee].append(call)
@@ -78,21 +120,35 @@ def holding_calls(module: Module, direct: Iterable[int], calls: list[Call]) -> l
     raise malformed(module.text, 0, f"fused computations nest deeper than {_MAX_NESTING}")
 
 
-def _search(module: Module, names: set[bytes]) -> list[Call]:
+def _search(module: Module, names: set[bytes], called: Sequence[int]) -> list[Call]:
     found: dict[int, Call] = {}
-    for needle in _OTHER_CALLS if names else ():
-        for position in find_all(module.text, needle):
-            match = _NAMES.match(module.text, position + len(needle))
-            if match is None or names.isdisjoint(_NAME.findall(match[0])):
-                continue
-            caller = module.place_of(position)
-            if caller is None:
-                continue
-            body = module.computations[caller]
-            around = instruction_around(module.text, position, body.start, body.end)
-            if around is not None:
-                found[around.start] = read_call(module, around, caller)
+    for position in called if names else ():
+        match = _NAMES.match(module.text, position)
+        if match is None or names.isdisjoint(_NAME.findall(match[0])):
+            continue
+        caller = module.place_of(position)
+        if caller is None:
+            continue
+        around = instruction_around(
+            module.text, position, module.starts[caller], module.ends[caller]
+        )
+        if around is not None:
+            found[around.start] = read_call(module, around, caller)
     return list(found.values())
+
+
+def refuse_unknown(module: Module, position: int) -> None:
+    """Raise InvalidProgram if the instruction at *position* has an opcode that nobody knows here.
+
+    It carries an attribute of collectives, so to skip it could hide a difference.
+    """
+    place = module.place_of(position)
+    if place is None:
+        return
+    found = instruction_around(module.text, position, module.starts[place], module.ends[place])
+    if found is None or found.opcode in OPCODES or found.opcode.endswith((b"-done", b"-update")):
+        return
+    raise malformed(module.text, found.site, f"unknown collective {shown(found.opcode)!r}")
 
 
 def callees_first(module: Module, calls: Iterable[Call]) -> list[int]:
@@ -116,8 +172,8 @@ def callees_first(module: Module, calls: Iterable[Call]) -> list[int]:
             stack.append(~place)
             stack.extend(reversed(edges[place]))
         elif state[place] == 1:
-            name = shown(module.computations[place].name)
+            name = shown(module.computation(place).name)
             raise malformed(
-                module.text, module.computations[place].start, f"computation {name!r} calls itself"
+                module.text, module.computation(place).start, f"computation {name!r} calls itself"
             )
     return order

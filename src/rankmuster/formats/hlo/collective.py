@@ -3,119 +3,233 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import msgspec
 
 from rankmuster.errors import InvalidProgram
 from rankmuster.formats.hlo.groups import GroupList, parse_groups, parse_pairs
-from rankmuster.formats.hlo.instruction import Instruction
+from rankmuster.formats.hlo.instruction import instruction_at
 from rankmuster.formats.hlo.modes import HAS_FLAG, Mode, Pairs, mode_of
-from rankmuster.formats.hlo.posted import KINDS
-from rankmuster.formats.hlo.scanner import Text, malformed, shown
+from rankmuster.formats.hlo.scanner import Text, attributes, malformed, shown
+from rankmuster.formats.hlo.shapes import Shape, parse_shape
 from rankmuster.program import ON_PAIRS, POINT_TO_POINT, OpKind
 
+KINDS = {
+    b"all-reduce": OpKind.ALL_REDUCE,
+    b"all-gather": OpKind.ALL_GATHER,
+    b"reduce-scatter": OpKind.REDUCE_SCATTER,
+    b"all-to-all": OpKind.ALL_TO_ALL,
+    b"ragged-all-to-all": OpKind.ALL_TO_ALL_V,
+    b"collective-broadcast": OpKind.BROADCAST,
+    b"collective-permute": OpKind.PERMUTE,
+    b"send": OpKind.SEND,
+    b"recv": OpKind.RECV,
+}
 # frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1},{1,2}}",...}; quotes are newer
 _FRONTEND_PAIRS = re.compile(
-    rb'_xla_send_recv_source_target_pairs=\s*"?\s*(\{[\d\s,{}-]*+\})\s*(?=["},])'
+    rb'_xla_send_recv_source_target_pairs=\s*"?\s*(\{(?:[\d\s,-]|\{[\d\s,-]*+\})*+\})'
 )
+# The line as XLA prints it, up to and with its channel; a tuple nests at most once here.
+_USUAL = re.compile(
+    rb'[ \t]*+(?:ROOT[ \t]++)?+%?([^\s%=(){}\[\],"]++) = '
+    rb'(\((?:[^()"\n]|\((?:[^()"\n]|\([^()"\n]*+\))*+\))*+\)|[^\s"(]++(?:\([^()\s"]*+\)[^\s"(]*+)*+) '
+    rb'([a-z-]++)\(([^(){}"/\[\n]*+)\)(?:, channel_id=(\d{1,18}+))?+'
+)
+_METADATA_STARTS = b", metadata={"
+_METADATA = re.compile(rb', metadata=(\{(?:[^{}"\n]|"(?:[^"\\\n]|\\.)*+")*+\})')
 _CHANNEL = re.compile(rb"-?\d{1,18}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collective:
-    """An instruction that communicates. `groups` or `pairs` is set, both are None for a send or
-    receive whose text names no pairs; `mode` is None for sends and receives (counts decide it)."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Form:
+    """What a collective says apart from its name, its operands' names and its metadata.
 
-    instruction: Instruction
-    place: int
+    Programs repeat few forms many times, so each is read once. `groups` or `pairs` is set; both
+    are None for a send or receive whose text names no pairs, and then `mode` is None as well:
+    the counts decide the mode of sends and receives. `key` is the text of the groups or pairs.
+    """
+
     kind: OpKind
     base: bytes
+    opcode: bytes
+    shape_text: bytes
+    attributes: dict[bytes, bytes]
+    operand_count: int
     key: bytes
     groups: GroupList | None = None
     pairs: Pairs | None = None
     mode: Mode | None = None
     problems: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def shape(self) -> Shape | None:
+        """The result's shape, None where the text leaves it out."""
+        return parse_shape(self.shape_text) if self.shape_text else None
 
-@dataclass(slots=True)
+    @property
+    def is_in_place(self) -> bool:
+        """Whether a permute writes slices into given buffers; then each end may stand twice."""
+        return b"slice_sizes" in self.attributes or (
+            self.base == b"collective-permute" and self.operand_count == 4
+        )
+
+
+class Collective(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One instruction that communicates: its form and what is its own; *place* is its computation.
+
+    `operands` is the text between the brackets and `metadata` that of the attribute, braces and
+    all.
+    """
+
+    start: int
+    end: int
+    place: int
+    name: bytes
+    operands: bytes
+    metadata: bytes
+    form: Form
+
+    @property
+    def label(self) -> str:
+        """The name for people."""
+        return self.name.decode("utf-8", "replace")
+
+
 class CollectiveReader:
-    """Reads collectives of one text; the same groups in the same words are read once."""
+    """Reads collectives of one text."""
 
-    text: Text
-    _groups: dict[bytes, GroupList] = field(default_factory=dict)
-    _pairs: dict[bytes, Pairs] = field(default_factory=dict)
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self._forms: dict[tuple[bytes, ...], Form | None] = {}
+        self._groups: dict[bytes, GroupList] = {}
+        self._pairs: dict[bytes, Pairs] = {}
 
-    def read(self, instruction: Instruction, place: int) -> Collective | None:
-        """*instruction* as a collective; None for a transfer to the host.
+    def read(self, site: int, opcode: bytes, place: int, low: int, high: int) -> Collective | None:
+        """The collective whose *opcode* stands at *site*, in the body text[low:high].
 
+        None where the site stands inside a string or a comment, and for a transfer to the host.
         Raises InvalidProgram for attributes that are missing or cannot be read.
         """
-        base = instruction.opcode.removesuffix(b"-start")
-        kind = KINDS[base]
+        return self._usual(site, place, low, high) or self._general(site, opcode, place, low, high)
+
+    def _usual(self, site: int, place: int, low: int, high: int) -> Collective | None:
+        # One line as XLA prints it. Whatever is not exactly that is left to the general way.
+        text = self._text
+        line = text.rfind(b"\n", low, site) + 1 or low
+        match = _USUAL.match(text, line, high)
+        if match is None or match.start(3) != site:
+            return None
+        name, shape, opcode, operands, channel = match.groups()
+        stop = match.end()
+        end = text.find(b"\n", stop, high)
+        end = high if end < 0 else end
+        if text[end + 1 : end + 80].lstrip()[:1] == b",":  # it goes on with its next attribute
+            return None
+        metadata, rest = b"", b""
+        found = text.find(_METADATA_STARTS, stop, end)
+        if found >= 0:
+            span = _METADATA.match(text, found, end)
+            if span is None:
+                return None
+            metadata, rest = span[1], text[span.end() : end]
+        before = text[stop : found if found >= 0 else end]
+        count = operands.count(b",") + 1 if operands else 0
+        key = (opcode, shape, b"%d" % count, channel and b"1", before, rest)
+        if key not in self._forms:
+            self._forms[key] = self._new_form(match, before + rest, count)
+        form = self._forms[key]
+        if form is None:
+            return None
+        return Collective(
+            start=match.start(1),
+            end=end,
+            place=place,
+            name=name,
+            operands=operands,
+            metadata=metadata,
+            form=form,
+        )
+
+    def _new_form(self, match: re.Match[bytes], rest: bytes, count: int) -> Form | None:
+        if b"//" in rest or b"metadata=" in rest:
+            return None
+        channel = b", channel_id=" + match[5] if match[5] else b""
         try:
-            if kind in POINT_TO_POINT:
-                return self._point_to_point(instruction, place, kind, base)
-            if kind in ON_PAIRS:
-                return self._permute(instruction, place, kind, base)
-            return self._grouped(instruction, place, kind, base)
+            found, stop = attributes(channel + rest, 0, len(channel) + len(rest))
+            if stop != len((channel + rest).rstrip()):
+                return None
+            return self._form(match[3], match[2], found, count)
+        except InvalidProgram:
+            return None  # the general way says where
+
+    def _general(
+        self, site: int, opcode: bytes, place: int, low: int, high: int
+    ) -> Collective | None:
+        found = instruction_at(self._text, site, opcode, low, high)
+        if found is None:
+            return None
+        own = found.attributes
+        metadata = own.pop(b"metadata", b"")
+        try:
+            form = self._form(opcode, found.shape_text, own, len(found.operands()))
         except InvalidProgram as error:
             if error.line is not None:
                 raise
             raise malformed(
-                self.text, instruction.start, f"{instruction.label}: {error.reason}", fix=error.fix
+                self._text, found.start, f"{found.label}: {error.reason}", fix=error.fix
             ) from error
-
-    def _point_to_point(
-        self, instruction: Instruction, place: int, kind: OpKind, base: bytes
-    ) -> Collective | None:
-        if instruction.attributes.get(b"is_host_transfer") == b"true":
-            return None
-        match = _FRONTEND_PAIRS.search(instruction.attributes.get(b"frontend_attributes", b""))
-        key = match[1] if match else b""
-        return Collective(
-            instruction=instruction,
+        return form and Collective(
+            start=found.start,
+            end=found.end,
             place=place,
-            kind=kind,
-            base=base,
-            key=key,
-            pairs=self._read_pairs(key) if match else None,
+            name=found.name,
+            operands=found.operands_text,
+            metadata=metadata,
+            form=form,
         )
 
-    def _permute(
-        self, instruction: Instruction, place: int, kind: OpKind, base: bytes
-    ) -> Collective:
-        key = instruction.attributes.get(b"source_target_pairs")
-        if key is None:
-            raise InvalidProgram("source_target_pairs= is missing")
-        mode, problems = _mode(instruction, base, everybody=False)
-        return Collective(
-            instruction=instruction,
-            place=place,
+    def _form(
+        self, opcode: bytes, shape: bytes, found: dict[bytes, bytes], count: int
+    ) -> Form | None:
+        base = opcode.removesuffix(b"-start")
+        kind = KINDS[base]
+        groups, pairs, mode = None, None, None
+        problems: tuple[tuple[str, str], ...] = ()
+        if kind in POINT_TO_POINT:
+            if found.get(b"is_host_transfer") == b"true":
+                return None
+            match = _FRONTEND_PAIRS.search(found.get(b"frontend_attributes", b""))
+            key = match[1] if match else b""
+            pairs = self._read_pairs(key) if match else None
+        elif kind in ON_PAIRS:
+            if b"source_target_pairs" not in found:
+                raise InvalidProgram("source_target_pairs= is missing")
+            key = found[b"source_target_pairs"]
+            pairs = self._read_pairs(key)
+            mode, problems = _mode(found, base, everybody=False)
+        else:
+            key = found.get(b"replica_groups", b"{}")
+            groups = self._read_groups(key)
+            mode, problems = _mode(found, base, everybody=groups.everybody)
+        return Form(
             kind=kind,
             base=base,
-            key=key,
-            pairs=self._read_pairs(key),
-            mode=mode,
-            problems=problems,
-        )
-
-    def _grouped(
-        self, instruction: Instruction, place: int, kind: OpKind, base: bytes
-    ) -> Collective:
-        key = instruction.attributes.get(b"replica_groups", b"{}")
-        groups = self._groups.get(key)
-        if groups is None:
-            groups = self._groups[key] = parse_groups(key)
-        mode, problems = _mode(instruction, base, everybody=groups.everybody)
-        return Collective(
-            instruction=instruction,
-            place=place,
-            kind=kind,
-            base=base,
+            opcode=opcode,
+            shape_text=shape,
+            attributes=found,
+            operand_count=count,
             key=key,
             groups=groups,
+            pairs=pairs,
             mode=mode,
             problems=problems,
         )
+
+    def _read_groups(self, key: bytes) -> GroupList:
+        if key not in self._groups:
+            self._groups[key] = parse_groups(key)
+        return self._groups[key]
 
     def _read_pairs(self, key: bytes) -> Pairs:
         if key not in self._pairs:
@@ -123,21 +237,21 @@ class CollectiveReader:
         return self._pairs[key]
 
 
-def _flag(instruction: Instruction, name: bytes) -> bool:
-    value = instruction.attributes.get(name, b"false")
+def _flag(found: dict[bytes, bytes], name: bytes) -> bool:
+    value = found.get(name, b"false")
     if value not in (b"true", b"false"):
         raise InvalidProgram(f"{name.decode()}={shown(value)} is neither true nor false")
     return value == b"true"
 
 
 def _mode(
-    instruction: Instruction, base: bytes, *, everybody: bool
+    found: dict[bytes, bytes], base: bytes, *, everybody: bool
 ) -> tuple[Mode, tuple[tuple[str, str], ...]]:
     """The mode, and what the attributes that select it get wrong (RM108, RM109)."""
-    channel = instruction.attributes.get(b"channel_id")
+    channel = found.get(b"channel_id")
     if channel is not None and not _CHANNEL.fullmatch(channel):
         raise InvalidProgram(f"channel_id={shown(channel)} is not a number")
-    flattened = _flag(instruction, b"use_global_device_ids")
+    flattened = _flag(found, b"use_global_device_ids")
     mode = mode_of(base, channel=channel is not None, flattened=flattened)
     problems: list[tuple[str, str]] = []
     op = base.decode()
@@ -149,7 +263,7 @@ def _mode(
         problems.append(("RM108", f"{op} in {mode} needs its groups written out"))
     if base == b"all-reduce" and channel is not None and int(channel) <= 0:
         problems.append(("RM108", f"{op} needs a channel_id above 0, has {int(channel)}"))
-    stated = instruction.attributes.get(b"mode")
+    stated = found.get(b"mode")
     if stated is not None:
         if stated.decode("utf-8", "replace") not in set(Mode):
             raise InvalidProgram(f"mode={shown(stated)} is none of {', '.join(Mode)}")

@@ -64,7 +64,7 @@ class Cones:
             place = self._module.by_name.get(name)
             if place is None or depth > _DEEPEST_CALL:
                 return b"?"
-            graph = read_graph(self._module.text, self._module.computations[place])
+            graph = read_graph(self._module.text, self._module.computation(place))
             whole = self.of(graph, depth)
             digest = blake2b(whole[graph.root] + b"".join(sorted(whole)), digest_size=16)
             self._computations[name] = digest.digest()

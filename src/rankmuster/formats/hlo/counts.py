@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rankmuster.errors import InvalidProgram
-from rankmuster.formats.hlo.collective import Collective
+from rankmuster.formats.hlo.collective import Form
 from rankmuster.formats.hlo.groups import MAX_IDS
 from rankmuster.formats.hlo.modes import Counts, Mode
 from rankmuster.formats.hlo.module import Module
@@ -33,16 +33,16 @@ class Known:
         """How many ids there are in *mode*, None where nobody stated it."""
         return self.counts.limit(mode) if self.stated else None
 
-    def mode_of(self, collective: Collective) -> Mode:
+    def mode_of(self, form: Form) -> Mode:
         """The mode; for sends and receives: partitions where there are several, else replicas."""
-        if collective.mode is not None:
-            return collective.mode
+        if form.mode is not None:
+            return form.mode
         return Mode.CROSS_PARTITION if self.counts.partitions > 1 else Mode.CROSS_REPLICA
 
 
 def known_counts(
     module: Module,
-    collectives: Iterable[Collective],
+    forms: Iterable[Form],
     replicas: int | None,
     partitions: int | None,
 ) -> Known:
@@ -62,7 +62,7 @@ def known_counts(
             )
         source: Source = "option" if replicas or partitions else "header"
         return Known(counts=counts, source=source, world_size=counts.devices)
-    spans = _spans(collectives)
+    spans = _spans(forms)
     counts = infer(spans)
     size = counts.devices if any(spans.values()) else None
     return Known(counts=counts, source="inferred", world_size=size)
@@ -86,16 +86,16 @@ def infer(spans: dict[Mode | None, int]) -> Counts:
     return Counts(n_r, n_p)
 
 
-def _spans(collectives: Iterable[Collective]) -> dict[Mode | None, int]:
+def _spans(forms: Iterable[Form]) -> dict[Mode | None, int]:
     # Ids beyond MAX_IDS are found out of range (RM101, RM203); they make no world.
     spans: dict[Mode | None, int] = {}
     seen: set[tuple[Mode | None, bytes]] = set()
-    for collective in collectives:
-        mode = None if collective.kind in POINT_TO_POINT else collective.mode
-        if (mode, collective.key) in seen:
+    for form in forms:
+        mode = None if form.kind in POINT_TO_POINT else form.mode
+        if (mode, form.key) in seen:
             continue
-        seen.add((mode, collective.key))
-        sets = collective.groups.groups if collective.groups else collective.pairs or ()
+        seen.add((mode, form.key))
+        sets = form.groups.groups if form.groups else form.pairs or ()
         highest = max((i for ids in sets for i in ids if i < MAX_IDS), default=-1)
         spans[mode] = max(spans.get(mode, 0), highest + 1)
     return spans

@@ -9,8 +9,13 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from rankmuster.formats.hlo.instruction import Instruction, parse_instruction, split_operands
-from rankmuster.formats.hlo.module import Computation
+from rankmuster.formats.hlo.instruction import (
+    Instruction,
+    is_shape,
+    parse_instruction,
+    split_operands,
+)
+from rankmuster.formats.hlo.module import Computation, Module
 from rankmuster.formats.hlo.scanner import Text, blank_comments, malformed, shown, skip_space
 
 # The instruction as nearly all are printed: an array shape and flat operands, on one line.
@@ -99,6 +104,8 @@ class _Builder:
         if start >= end:
             return end
         found = parse_instruction(self.text, start, end)
+        if found.shape_text and not is_shape(found.shape_text):
+            raise malformed(self.text, start, f"{shown(found.shape_text)!r} is not a shape")
         rest = b""
         if (control := found.attributes.get(b"control-predecessors")) is not None:
             rest = b"control-predecessors=" + control
@@ -179,3 +186,17 @@ class _Builder:
             self.literals,
             self.root if self.root >= 0 else len(self.starts) - 1,
         )
+
+
+class Graphs:
+    """The graphs of one module, each read when first needed."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._known: dict[int, Graph] = {}
+
+    def of(self, place: int) -> Graph:
+        """The graph of the computation at *place*."""
+        if place not in self._known:
+            self._known[place] = read_graph(self._module.text, self._module.computation(place))
+        return self._known[place]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from rankmuster.errors import InvalidProgram
 from rankmuster.formats.hlo.scanner import (
@@ -21,13 +22,12 @@ NAME = rb'%?([^\s%=(){}\[\],"]++)'
 _START = re.compile(rb"\s*+(ROOT\s++)?+" + NAME + rb"\s++=\s*+")
 _OPCODE = re.compile(rb"\s*+([A-Za-z][\w-]*+)\s*+\(")
 _FLAT_OPERANDS = re.compile(rb'\(([^(){}"/\[]*+)\)')
-_SHAPE_BEFORE = re.compile(rb"[^\s,()\[\]]++\[[^\]]*+\](?:\{[^{}]*+\})?+")
+_SHAPE_BEFORE = re.compile(rb"[^\s,()\[\]]++\[[^\]]*+\](?:[ \t]*+\{[^{}]*+\})?+")
 _MAX_LINES_OF_SHAPE = 64  # a tuple shape may be written over several lines
 _NOT_IN_A_SHAPE = frozenset(b'("/= ')
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instruction:
+class Instruction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One instruction as text, cut into its parts; *start* to *end* is where it stands."""
 
     name: bytes

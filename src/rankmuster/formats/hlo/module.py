@@ -9,9 +9,9 @@ bracket.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from rankmuster.errors import InvalidProgram
@@ -36,7 +36,6 @@ _TABLE = re.compile(
 )
 _TABLE_NAMES = (b"FileNames", b"FunctionNames", b"FileLocations", b"StackFrames")
 _COUNT = re.compile(rb"\d{1,18}")
-_LINE_OPENS = re.compile(rb"\{[ \t\r]*+\n")
 _SMALL = 1 << 17  # up to here walking every bracket costs a millisecond or two
 
 
@@ -47,44 +46,95 @@ class Computation:
     name: bytes
     start: int
     end: int
-    entry: bool = False
     thread: bytes = b'"main"'
 
 
 @dataclass(frozen=True)
 class Module:
-    """The frame of a module; computations in text order, which is also by position."""
+    """The frame of a module.
+
+    A computation's place is its number in text order. `headers`, `starts` and `ends` hold where
+    each header begins and where its body starts and ends; a program has thousands of computations
+    and few matter, so the rest of each is read when asked for.
+    """
 
     text: Text
     name: str
     attributes: dict[bytes, bytes]
-    computations: tuple[Computation, ...]
+    headers: Sequence[int]
+    starts: Sequence[int]
+    ends: Sequence[int]
     tables: tuple[tuple[int, int], ...]
+    _known: dict[int, Computation] = field(default_factory=dict)
 
     @cached_property
     def by_name(self) -> dict[bytes, int]:
-        """The place of each computation in `computations`."""
-        return {comp.name: place for place, comp in enumerate(self.computations)}
+        """The place of each computation by its name."""
+        return {name: place for place, name in enumerate(self._names)}
 
     @cached_property
-    def starts(self) -> list[int]:
-        """Where the bodies start."""
-        return [comp.start for comp in self.computations]
+    def _names(self) -> list[bytes]:
+        text = self.text
+        heads = [text[start : start + 80].split(None, 2) for start in self.headers]
+        names = [(h[1] if h[0] == b"ENTRY" else h[0]) if len(h) > 2 else b"" for h in heads]
+        return [
+            name[1:] if name[:1] == b"%" and name[-1:] not in b"({" else self._name(place)
+            for place, name in enumerate(names)
+        ]
+
+    def _name(self, place: int) -> bytes:
+        match = _HEADER.match(self.text, self.headers[place])
+        assert match is not None
+        return match[2]
 
     @cached_property
     def entry(self) -> int:
-        """The place of the ENTRY computation."""
-        return next(i for i, comp in enumerate(self.computations) if comp.entry)
+        """The place of the ENTRY computation; where none is marked, XLA takes the last.
+
+        XLA never prints such text, so under a header as XLA prints it the end is missing.
+        """
+        entries = [place for place, start in enumerate(self.headers) if self._is_entry(start)]
+        if len(entries) > 1:
+            raise malformed(
+                self.text, self.headers[entries[1]], "a second ENTRY computation stands here"
+            )
+        if entries:
+            return entries[0]
+        if not self.headers or b"entry_computation_layout" in self.attributes:
+            raise malformed(
+                self.text,
+                len(self.text),
+                "the module is cut off: no ENTRY computation",
+                fix="dump it again, whole",
+            )
+        return len(self.headers) - 1
+
+    def _is_entry(self, start: int) -> bool:
+        match = self.text[start : start + 6]
+        return match[:5] == b"ENTRY" and match[5:].isspace()
 
     @property
     def is_scheduled(self) -> bool:
         """Whether the order of lines is the order of execution."""
         return self.attributes.get(b"is_scheduled") == b"true"
 
+    def computation(self, place: int) -> Computation:
+        """The computation at *place*."""
+        if place not in self._known:
+            close = self.ends[place] + 1
+            rest, _ = attributes(self.text, close, min(close + 4096, len(self.text)))
+            self._known[place] = Computation(
+                name=self._names[place],
+                start=self.starts[place],
+                end=self.ends[place],
+                thread=rest.get(b"execution_thread", b'"main"'),
+            )
+        return self._known[place]
+
     def place_of(self, position: int) -> int | None:
         """Which computation's body holds *position*."""
         place = bisect_right(self.starts, position) - 1
-        return place if place >= 0 and position < self.computations[place].end else None
+        return place if place >= 0 and position < self.ends[place] else None
 
     def count(self, name: bytes) -> int | None:
         """A count of the header, None where it is not stated."""
@@ -96,12 +146,15 @@ class Module:
         return int(value)
 
 
-def parse_module(text: Text, lines: Sequence[int] | None = None) -> Module:
+_Frame = tuple[list[int], list[int], list[int], list[tuple[int, int]]]
+
+
+def parse_module(text: Text, lines: list[int], opens: list[int]) -> Module:
     """Find the frame of the one module in *text*.
 
-    *lines* are the positions of all lines that do not start with a blank or a digit, when the
-    caller has them already. Raises InvalidProgram for text that is no module, is cut off, holds
-    several modules or has no ENTRY computation.
+    *lines* are the lines that begin with neither blank nor digit, *opens* the line ends behind
+    "{". Raises InvalidProgram for text that is no module, is cut off, holds several modules or
+    has no ENTRY computation.
     """
     start = skip_space(text, 0, len(text))
     match = _MODULE.match(text, start)
@@ -110,96 +163,59 @@ def parse_module(text: Text, lines: Sequence[int] | None = None) -> Module:
     header, position = attributes(text, match.end(), len(text))
     frame = None
     if len(text) >= _SMALL:
-        frame = _by_columns(text, position, _column_zero(text) if lines is None else lines)
-    computations, tables = frame or _by_brackets(text, position)
-    computations = _with_entry(text, header, computations)
-    module = Module(text, match[1].decode("utf-8", "replace"), header, computations, tables)
+        frame = _by_columns(text, position, lines, opens)
+    headers, starts, ends, tables = frame or _by_brackets(text, position)
+    name = match[1].decode("utf-8", "replace")
+    module = Module(text, name, header, headers, starts, ends, tuple(tables))
     _check_frame(module)
     return module
 
 
-def _with_entry(
-    text: Text, header: dict[bytes, bytes], computations: tuple[Computation, ...]
-) -> tuple[Computation, ...]:
-    """*computations* with one ENTRY: where none is marked, XLA takes the last.
-
-    XLA never prints such text, so a header as XLA prints it then means that the end is missing.
-    """
-    entries = [comp for comp in computations if comp.entry]
-    if len(entries) > 1:
-        raise malformed(text, entries[1].start, "a second ENTRY computation stands here")
-    if not computations or (not entries and b"entry_computation_layout" in header):
-        raise malformed(
-            text,
-            len(text),
-            "the module is cut off: no ENTRY computation",
-            fix="dump it again, whole",
-        )
-    if entries:
-        return computations
-    return (*computations[:-1], replace(computations[-1], entry=True))
-
-
 def _check_frame(module: Module) -> None:
-    if len(module.by_name) != len(module.computations):
+    assert module.entry >= 0  # raises where there is none
+    if len(module.by_name) != len(module.headers):
         seen: set[bytes] = set()
-        for comp in module.computations:
-            if comp.name in seen:
+        for place in range(len(module.headers)):
+            name = module.computation(place).name
+            if name in seen:
                 raise malformed(
-                    module.text, comp.start, f"computation {shown(comp.name)!r} is defined twice"
+                    module.text,
+                    module.headers[place],
+                    f"computation {shown(name)!r} is defined twice",
                 )
-            seen.add(comp.name)
+            seen.add(name)
 
 
-def _column_zero(text: Text) -> list[int]:
-    return [match.start() + 1 for match in re.finditer(rb"\n[^\s\d]", text)]
-
-
-def _by_columns(
-    text: Text, position: int, lines: Sequence[int]
-) -> tuple[tuple[Computation, ...], tuple[tuple[int, int], ...]] | None:
+def _by_columns(text: Text, position: int, lines: list[int], opens: list[int]) -> _Frame | None:
     """The frame of text as XLA prints it; None where the first column does not tell it all."""
-    computations: list[Computation] = []
-    tables: list[tuple[int, int]] = []
-    opened: tuple[bytes, int, bool] | None = None
+    lines = lines[bisect_left(lines, position) :]
+    opens = opens[bisect_left(opens, position) :]
+    tables = []
+    computations = []
     for start in lines:
-        if start < position:
-            continue
-        if text[start : start + 1] == b"}":
-            if opened is None:
-                return None
-            rest, _ = attributes(text, start + 1, min(start + 4096, len(text)))
-            name, body, entry = opened
-            thread = rest.get(b"execution_thread", b'"main"')
-            computations.append(
-                Computation(name=name, start=body, end=start, entry=entry, thread=thread)
-            )
-            opened = None
-        elif opened is not None:
-            return None
+        if text[start] in b"FS" and text[start : start + 16].startswith(_TABLE_NAMES):
+            table = _TABLE.match(text, start)
+            tables.append(table.span() if table else (start, start))
         else:
-            end = text.find(b"\n", start)
-            line = text[start : end if end >= 0 else len(text)].rstrip()
-            if line.startswith(_TABLE_NAMES):
-                table = _TABLE.match(text, start)
-                tables.append(table.span() if table else (start, start))
-            elif line.startswith(b"HloModule"):
-                raise _several(text, start)
-            elif line.endswith(b"{") and (match := _HEADER.match(line)):
-                opened = match[2], start + len(line), match[1] is not None
-            elif line[:2] != b"//":
-                return None
-    if opened is not None:
-        raise _cut_off(text, opened[0])
-    # A computation that is indented would hide inside another: then more lines end in a brace.
-    opens = sum(1 for _ in _LINE_OPENS.finditer(text, position))
-    return (tuple(computations), tuple(tables)) if opens == len(computations) else None
+            computations.append(start)
+    # Headers and closing braces take turns, and each header's line ends in "{". No line inside a
+    # body does: an indented computation would hide there.
+    headers, ends = computations[::2], computations[1::2]
+    if not headers or any(text[end] != ord("}") for end in ends):
+        return None
+    if any(text[start] in b"}H/" for start in headers) or len(opens) != len(headers):
+        return None
+    if any(text.find(b"\n", h) != o for h, o in zip(headers, opens, strict=True)):
+        return None
+    if len(headers) != len(ends):
+        raise _cut_off(text, text[headers[-1] : headers[-1] + 80].split(b"(")[0].strip())
+    return headers, opens, ends, tables
 
 
-def _by_brackets(
-    text: Text, position: int
-) -> tuple[tuple[Computation, ...], tuple[tuple[int, int], ...]]:
-    computations: list[Computation] = []
+def _by_brackets(text: Text, position: int) -> _Frame:
+    headers: list[int] = []
+    starts: list[int] = []
+    ends: list[int] = []
     tables: list[tuple[int, int]] = []
     end = len(text)
     while (position := skip_space(text, position, end)) < end:
@@ -209,12 +225,16 @@ def _by_brackets(
             continue
         if _MODULE.match(text, position):
             raise _several(text, position)
-        computation, position = _computation(text, position, end)
-        computations.append(computation)
-    return tuple(computations), tuple(tables)
+        headers.append(position)
+        start, close = _computation(text, position, end)
+        starts.append(start)
+        ends.append(close - 1)
+        _, position = attributes(text, close, end)
+    return headers, starts, ends, tables
 
 
-def _computation(text: Text, position: int, end: int) -> tuple[Computation, int]:
+def _computation(text: Text, position: int, end: int) -> tuple[int, int]:
+    """Where the body of the computation at *position* starts, and the end of its last brace."""
     match = _HEADER.match(text, position, end)
     if match is None:
         found = shown(text[position : position + 40])
@@ -239,13 +259,7 @@ def _computation(text: Text, position: int, end: int) -> tuple[Computation, int]
         if "is not closed" in error.reason and skip_space(text, brace + 1, end) <= end:
             raise _cut_off(text, match[2]) from error
         raise
-    rest, after = attributes(text, close, end)
-    thread = rest.get(b"execution_thread", b'"main"')
-    entry = match[1] is not None
-    return (
-        Computation(name=match[2], start=brace + 1, end=close - 1, entry=entry, thread=thread),
-        after,
-    )
+    return brace + 1, close
 
 
 def _several(text: Text, position: int) -> InvalidProgram:

@@ -33,9 +33,14 @@ class Notes:
                 self._notes[key] = at, severity
 
     def findings(
-        self, place: Callable[[int], tuple[OpRef, int | None] | None]
+        self, places: Callable[[], Callable[[int], tuple[OpRef, int] | None]]
     ) -> tuple[Finding, ...]:
-        """All notes as findings, in the order of their first appearance."""
+        """All notes as findings, in the order of their first appearance.
+
+        *places* numbers all ops, so it is called only where some note needs that.
+        """
+        anywhere = any(at is not None for at, _ in self._notes.values())
+        place = places() if anywhere else lambda _: None
         found = []
         for key, (at, severity) in self._notes.items():
             code, message = key

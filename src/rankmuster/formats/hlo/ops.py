@@ -4,25 +4,39 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from rankmuster.errors import InvalidProgram
 from rankmuster.finding import OpRef
 from rankmuster.formats.hlo.checks import check_groups, check_pairs
-from rankmuster.formats.hlo.collective import Collective
+from rankmuster.formats.hlo.collective import Collective, Form
 from rankmuster.formats.hlo.counts import Known
 from rankmuster.formats.hlo.definitions import Definitions
 from rankmuster.formats.hlo.groups import GroupList
+from rankmuster.formats.hlo.instruction import split_operands
 from rankmuster.formats.hlo.modes import Mode, everybody, expand_groups, expand_pairs
 from rankmuster.formats.hlo.module import Module
 from rankmuster.formats.hlo.notes import Notes
-from rankmuster.formats.hlo.posted import posted
+from rankmuster.formats.hlo.posted import Posted, needs_operands, posted
 from rankmuster.formats.hlo.reducers import Reducers
 from rankmuster.formats.hlo.scanner import malformed, shown
+from rankmuster.formats.hlo.shapes import Shape, parse_shape
 from rankmuster.formats.hlo.sources import Sources
 from rankmuster.group import GroupTable
-from rankmuster.program import POINT_TO_POINT, REDUCING, Node, Op, OpKind, walk
+from rankmuster.program import REDUCING, Node, Op, OpKind, walk
 
 MAX_IDS_IN_ALL = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What all collectives of one form share: their set and what follows from the form alone."""
+
+    number: int
+    size: int | None
+    reduce: str | None
+    root: int | None
+    data: Posted | None
 
 
 class OpBuilder:
@@ -36,7 +50,8 @@ class OpBuilder:
         self._sources = Sources(module)
         self._definitions = Definitions(module.text)
         self._sets: dict[tuple[str, bytes], tuple[int, int | None]] = {}
-        self._checked: set[tuple[str, bytes, bool]] = set()
+        self._checked: set[tuple[str, bytes, OpKind, bool]] = set()
+        self._settled: dict[Form, _Settled] = {}
         self._ids = 0
 
     def op(self, collective: Collective) -> None:
@@ -44,76 +59,96 @@ class OpBuilder:
 
         Raises InvalidProgram for what cannot be an op at all.
         """
+        form = collective.form
+        if form.pairs is None and form.groups is None:
+            self._note(
+                "RM706",
+                f"a {form.kind} without source-target pairs: its peer is unknown",
+                collective,
+            )
+            return
         try:
-            built = self._op(collective)
+            settled = self._settled.get(form)
+            if settled is None:
+                settled = self._settled[form] = self._settle(collective)
+            data = settled.data or posted(form, settled.size, lambda: self._shapes(collective))
         except InvalidProgram as error:
-            if error.line is not None:
-                raise
-            start = collective.instruction.start
-            raise malformed(
-                self.module.text,
-                start,
-                f"{collective.instruction.label}: {error.reason}",
-                fix=error.fix,
-            ) from error
-        if built is not None:
-            self.ops[collective.instruction.start] = built
+            raise self._placed(error, collective) from error
+        if form.problems or data.misfits or settled.root is None:
+            self._note_form(collective, data)
+        on_pairs = form.groups is None
+        self.ops[collective.start] = Op(
+            kind=form.kind,
+            group=None if on_pairs else settled.number,
+            pairs=settled.number if on_pairs else None,
+            elements=data.elements,
+            dtype=data.dtype,
+            reduce=settled.reduce,
+            root=settled.root if form.kind is OpKind.BROADCAST else None,
+            dimension=data.dimension,
+            name=collective.label,
+            source=self._sources.of(collective.metadata) if collective.metadata else "",
+        )
 
     def set_of(self, collective: Collective) -> tuple[int, int | None]:
         """(id, size of a group) of the set that *collective* names; checks it when first seen."""
-        mode = self.known.mode_of(collective)
-        key = mode.value, collective.key
-        even = collective.kind is not OpKind.ALL_REDUCE
-        twice = b"slice_sizes" in collective.instruction.attributes
-        checked = mode.value, collective.key, even != twice
+        form = collective.form
+        mode = self.known.mode_of(form)
+        checked = mode.value, form.key, form.kind, form.is_in_place
         if checked not in self._checked:
             self._checked.add(checked)
             self._check(collective, mode)
+        key = mode.value, form.key
         if key not in self._sets:
-            self._sets[key] = self._expand(collective, mode)
+            self._sets[key] = self._expand(form, mode)
         return self._sets[key]
 
-    def _op(self, collective: Collective) -> Op | None:
-        instruction, kind = collective.instruction, collective.kind
-        for code, message in collective.problems:
-            self._note(code, message, collective)
-        if kind in POINT_TO_POINT and collective.pairs is None:
-            self._note(
-                "RM706", f"a {kind} without source-target pairs: its peer is unknown", collective
-            )
-            return None
+    def _settle(self, collective: Collective) -> _Settled:
+        form = collective.form
         number, size = self.set_of(collective)
-        body = self.module.computations[collective.place]
-        data = posted(
-            instruction,
-            kind,
-            size,
-            lambda name: self._definitions.shape_of(body, name, instruction.start),
-        )
-        for misfit in data.misfits:
-            self._note("RM105", f"{collective.base.decode()} {misfit}", collective)
-        on_pairs = collective.groups is None
-        return Op(
-            kind=kind,
-            group=None if on_pairs else number,
-            pairs=number if on_pairs else None,
-            elements=data.elements,
-            dtype=data.dtype,
-            reduce=self._reduce(collective) if kind in REDUCING else None,
-            root=self._root(collective) if kind is OpKind.BROADCAST else None,
-            dimension=data.dimension,
-            name=instruction.label,
-            source=self._sources.of(instruction.attributes.get(b"metadata", b"")),
+        dynamic = form.attributes.get(b"has_dynamic_root") == b"true"
+        return _Settled(
+            number=number,
+            size=size,
+            reduce=self._reduce(collective) if form.kind in REDUCING else None,
+            root=None if dynamic else 0,  # the first id of each group is the source
+            data=None if needs_operands(form) else posted(form, size, tuple),
         )
 
+    def _shapes(self, collective: Collective) -> list[Shape | None]:
+        body = self.module.computation(collective.place)
+        return [
+            parse_shape(inline)
+            if inline
+            else self._definitions.shape_of(body, name, collective.start)
+            for name, inline in split_operands(collective.operands)
+        ]
+
+    def _note_form(self, collective: Collective, data: Posted) -> None:
+        form = collective.form
+        for code, message in form.problems:
+            self._note(code, message, collective)
+        for misfit in data.misfits:
+            self._note("RM105", f"{form.base.decode()} {misfit}", collective)
+        if form.attributes.get(b"has_dynamic_root") == b"true":
+            self._note(
+                "RM706", "the root is an operand: the text does not say which rank", collective
+            )
+
+    def _placed(self, error: InvalidProgram, collective: Collective) -> InvalidProgram:
+        if error.line is not None:
+            return error
+        what = f"{collective.label}: {error.reason}"
+        return malformed(self.module.text, collective.start, what, fix=error.fix)
+
     def _reduce(self, collective: Collective) -> str | None:
-        to_apply = collective.instruction.attributes.get(b"to_apply")
+        to_apply = collective.form.attributes.get(b"to_apply")
         if to_apply is None:
             raise InvalidProgram("to_apply= is missing")
         name = self._reducers.name_of(to_apply)
         if name is None:
             raise InvalidProgram(f"computation {shown(to_apply)!r} is not defined")
-        thread = self.module.computations[collective.place].thread
+        thread = self.module.computation(collective.place).thread
         theirs = self._reducers.thread_of(to_apply)
         if theirs != thread:
             self._note(
@@ -124,36 +159,26 @@ class OpBuilder:
             )
         return name
 
-    def _root(self, collective: Collective) -> int | None:
-        # The first id of each group is the source, unless an operand tells it at run time.
-        if collective.instruction.attributes.get(b"has_dynamic_root") != b"true":
-            return 0
-        self._note("RM706", "the root is an operand: the text does not say which rank", collective)
-        return None
-
     def _check(self, collective: Collective, mode: Mode) -> None:
-        limit = self.known.limit(mode)
-        if collective.pairs is not None:
-            # The in-place form moves two slices, so each end may stand twice.
-            times = 2 if b"slice_sizes" in collective.instruction.attributes else 1
-            times = max(times, _data_buffers(collective))
-            found = check_pairs(collective.pairs, mode, limit, times=times)
-        elif collective.groups is not None and collective.groups.misfit:
-            found = iter([("RM107", collective.groups.misfit)])
-        elif collective.groups is not None and not collective.groups.everybody:
-            even = collective.kind is not OpKind.ALL_REDUCE
-            found = check_groups(collective.groups.groups, mode, limit, even=even)
+        form, limit = collective.form, self.known.limit(mode)
+        if form.pairs is not None:
+            found = check_pairs(form.pairs, mode, limit, times=2 if form.is_in_place else 1)
+        elif form.groups is not None and form.groups.misfit:
+            found = iter([("RM107", form.groups.misfit)])
+        elif form.groups is not None and not form.groups.everybody:
+            even = form.kind is not OpKind.ALL_REDUCE
+            found = check_groups(form.groups.groups, mode, limit, even=even)
         else:
             return
         for code, message in found:
-            self._note(code, f"{collective.base.decode()}: {message}", collective)
+            self._note(code, f"{form.base.decode()}: {message}", collective)
 
-    def _expand(self, collective: Collective, mode: Mode) -> tuple[int, int | None]:
-        if collective.pairs is not None:
-            pairs = expand_pairs(collective.pairs, mode, self.known.counts)
+    def _expand(self, form: Form, mode: Mode) -> tuple[int, int | None]:
+        if form.pairs is not None:
+            pairs = expand_pairs(form.pairs, mode, self.known.counts)
             self._count(2 * len(pairs))
             return self.table.add_pairs(pairs), None
-        listed = collective.groups or GroupList()
+        listed = form.groups or GroupList()
         groups = everybody(mode, self.known.counts) if listed.everybody else listed.groups
         members = expand_groups(groups, mode, self.known.counts)
         self._count(sum(map(len, members)))
@@ -171,13 +196,11 @@ class OpBuilder:
             )
 
     def _note(self, code: str, message: str, collective: Collective) -> None:
-        self.notes.add(code, message, at=collective.instruction.start)
+        self.notes.add(code, message, at=collective.start)
 
-    def op_refs(
-        self, nodes: tuple[Node, ...]
-    ) -> Callable[[int], tuple[OpRef | None, int | None] | None]:
+    def op_refs(self, nodes: tuple[Node, ...]) -> Callable[[int], tuple[OpRef, int] | None]:
         """How findings learn their op and group id, once all are numbered."""
-        refs: dict[int, tuple[OpRef | None, int | None]] = {}
+        refs: dict[int, tuple[OpRef, int]] = {}
         starts = {id(op): start for start, op in self.ops.items()}
         index = 0
         in_group: dict[int, int] = defaultdict(int)
@@ -198,8 +221,3 @@ class OpBuilder:
     def _pairs_id(self, op: Op) -> int:
         # As groups, pairs sets are numbered behind the replica-group sets (facts E7).
         return len(self.table.replica_groups) + (op.pairs or 0)
-
-
-def _data_buffers(collective: Collective) -> int:
-    # collective-permute(in, out, in offsets, out offsets) without slice_sizes is old in-place text.
-    return 2 if len(collective.instruction.operands()) == 4 else 1

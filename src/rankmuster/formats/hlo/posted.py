@@ -1,6 +1,6 @@
 """What one collective posts: elements, types and dimension (facts E4), and whether they fit (RM105).
 
-Sees one instruction, the shapes of its operands and the size of its groups; no module, no ids.
+Sees one form, the shapes of its operands and the size of its groups; no module, no ids.
 """
 
 from __future__ import annotations
@@ -11,25 +11,14 @@ from dataclasses import dataclass
 
 from rankmuster.errors import InvalidProgram
 from rankmuster.formats.hlo.groups import parse_slices
-from rankmuster.formats.hlo.instruction import Instruction
-from rankmuster.formats.hlo.shapes import Array, Shape, Tuple, leaves, parse_shape
-from rankmuster.program import OpKind
+from rankmuster.formats.hlo.collective import Form
+from rankmuster.formats.hlo.shapes import Array, Shape, Tuple, leaves
+from rankmuster.program import POINT_TO_POINT, OpKind
 
-KINDS = {
-    b"all-reduce": OpKind.ALL_REDUCE,
-    b"all-gather": OpKind.ALL_GATHER,
-    b"reduce-scatter": OpKind.REDUCE_SCATTER,
-    b"all-to-all": OpKind.ALL_TO_ALL,
-    b"ragged-all-to-all": OpKind.ALL_TO_ALL_V,
-    b"collective-broadcast": OpKind.BROADCAST,
-    b"collective-permute": OpKind.PERMUTE,
-    b"send": OpKind.SEND,
-    b"recv": OpKind.RECV,
-}
 _DIMENSIONS = re.compile(rb"\{\s*(\d{1,9})?\s*\}")
 _NO_DATA = frozenset({"token", "opaque"})
 
-ShapeOf = Callable[[bytes], Shape | None]
+OperandShapes = Callable[[], Sequence[Shape | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,37 +42,50 @@ class _Shapes:
     def arrays(self) -> tuple[Array, ...] | None:
         """The operands' arrays, None unless all are known."""
         known = [shape for shape in self.operands if shape is not None]
-        if len(known) != len(self.operands):
+        if not known or len(known) != len(self.operands):
             return None
         return tuple(array for shape in known for array in _data(shape))
 
 
-def posted(instruction: Instruction, kind: OpKind, size: int | None, shape_of: ShapeOf) -> Posted:
-    """What *instruction* posts in groups of *size* members (None: not known).
+def needs_operands(form: Form) -> bool:
+    """Whether the shapes of operands tell something that the form does not."""
+    if form.shape_text.startswith(b"(") and form.opcode.endswith(b"-start"):
+        return form.kind is OpKind.PERMUTE and form.is_in_place
+    return (
+        form.kind in (OpKind.ALL_GATHER, OpKind.REDUCE_SCATTER)
+        or not form.shape_text
+        or form.is_in_place
+    )
 
+
+def posted(form: Form, size: int | None, operands: OperandShapes) -> Posted:
+    """What *form* posts in groups of *size* members (None: not known).
+
+    *operands* gives the shapes of operands where `needs_operands`, each None if out of reach.
     Raises InvalidProgram, without a position, where a required dimension is missing or no shape
     can be found.
     """
-    dimension = _dimension(instruction, kind)
-    shapes = _shapes(instruction, kind, shape_of)
-    misfits = _structure(instruction, kind, shapes)
+    kind = form.kind
+    dimension = _dimension(form)
+    shapes = _shapes(form, operands)
+    misfits = _structure(form, shapes)
     match kind:
         case OpKind.ALL_GATHER:
             arrays, more = _gathered(shapes, dimension or 0, size)
         case OpKind.REDUCE_SCATTER:
             arrays, more = _scattered(shapes, dimension or 0, size)
         case OpKind.ALL_TO_ALL:
-            return _all_to_all(instruction, shapes, dimension, size, misfits)
+            return _all_to_all(form, shapes, dimension, size, misfits)
         case OpKind.ALL_TO_ALL_V:
             # Ranks may post different counts, so the posted size is 0 (facts E4).
-            dtype = (shapes.results or shapes.arrays() or _missing(instruction))[0].known_dtype
+            dtype = (shapes.results or shapes.arrays() or _missing(form))[0].known_dtype
             return Posted((0,), (dtype,), None, misfits)
         case OpKind.PERMUTE:
-            arrays, more = _permuted(instruction, shapes)
+            arrays, more = _permuted(form, shapes)
         case _:
             arrays, more = shapes.results or shapes.arrays(), ()
     if not arrays:
-        _missing(instruction)
+        _missing(form)
     return _post(arrays or (), dimension, misfits + more)
 
 
@@ -96,9 +98,9 @@ def _post(arrays: Sequence[Array], dimension: int | None, misfits: tuple[str, ..
     )
 
 
-def _missing(instruction: Instruction) -> tuple[Array, ...]:
+def _missing(form: Form) -> tuple[Array, ...]:
     raise InvalidProgram(
-        f"the shape of {instruction.label!r} is not written and does not follow from its operands"
+        f"the shape of this {form.opcode.decode()} is not written and does not follow from operands"
     )
 
 
@@ -106,49 +108,37 @@ def _data(shape: Shape) -> tuple[Array, ...]:
     return tuple(array for array in leaves(shape) if array.dtype not in _NO_DATA)
 
 
-def _dimension(instruction: Instruction, kind: OpKind) -> int | None:
+def _dimension(form: Form) -> int | None:
+    kind = form.kind
     if kind not in (OpKind.ALL_GATHER, OpKind.REDUCE_SCATTER, OpKind.ALL_TO_ALL):
         return None
-    value = instruction.attributes.get(b"dimensions")
+    value = form.attributes.get(b"dimensions")
     if value is None and kind is OpKind.ALL_TO_ALL:
         return None  # the form over a tuple of chunks
     match = _DIMENSIONS.fullmatch(value or b"")
     if match is None or match[1] is None:
-        raise InvalidProgram(
-            f"{instruction.opcode.decode()} takes one dimension, as dimensions={{0}}"
-        )
+        raise InvalidProgram(f"{form.opcode.decode()} takes one dimension, as dimensions={{0}}")
     return int(match[1])
 
 
-def _shapes(instruction: Instruction, kind: OpKind, shape_of: ShapeOf) -> _Shapes:
-    shape = instruction.shape
-    operands = instruction.operands()
-    if instruction.opcode.endswith(b"-start") and isinstance(shape, Tuple):
+def _shapes(form: Form, operands: OperandShapes) -> _Shapes:
+    shape = form.shape
+    if form.opcode.endswith(b"-start") and isinstance(shape, Tuple):
         # all-gather-start: (operands, results); permute-start: and contexts behind them; others:
         # ((operands), results, contexts). all-reduce-start has the result's own shape.
-        if kind is not OpKind.ALL_REDUCE and len(shape.parts) > 1:
+        if form.kind is not OpKind.ALL_REDUCE and len(shape.parts) > 1:
             first, result = shape.parts[0], shape.parts[1]
             parts = first.parts if isinstance(first, Tuple) else (first,)
-            if len(parts) == len(operands) or kind is OpKind.PERMUTE:
-                return _Shapes(parts, _data(result), result)
-            shape = result
-    elif kind in (OpKind.SEND, OpKind.RECV) and isinstance(shape, Tuple) and shape.parts:
+            given = tuple(operands()) if form.is_in_place else parts
+            return _Shapes(given, _data(result), result)
+    elif form.kind in POINT_TO_POINT and isinstance(shape, Tuple) and shape.parts:
         return _Shapes((), _data(shape.parts[0]), shape.parts[0])  # (data, u32[], token[])
-    # Only these need their operands: for the check, or for what the result does not tell.
-    wanted = kind in (OpKind.ALL_GATHER, OpKind.REDUCE_SCATTER) or shape is None
-    wanted = wanted or b"slice_sizes" in instruction.attributes
-    named = tuple(
-        shape_of(name) if wanted and not inline else _inline(inline) for name, inline in operands
-    )
-    return _Shapes(named, _data(shape) if shape is not None else None, shape)
+    given = tuple(operands()) if needs_operands(form) else ()
+    return _Shapes(given, _data(shape) if shape is not None else None, shape)
 
 
-def _inline(text: bytes) -> Shape | None:
-    return parse_shape(text) if text else None
-
-
-def _structure(instruction: Instruction, kind: OpKind, shapes: _Shapes) -> tuple[str, ...]:
-    count = len(instruction.operands())
+def _structure(form: Form, shapes: _Shapes) -> tuple[str, ...]:
+    kind, count = form.kind, form.operand_count
     if kind is OpKind.ALL_TO_ALL_V:
         return () if count == 6 else (f"takes 6 operands, has {count}",)
     if kind in (OpKind.SEND, OpKind.RECV, OpKind.PERMUTE, OpKind.BROADCAST):
@@ -221,20 +211,20 @@ def _ratios(
 
 
 def _all_to_all(
-    instruction: Instruction,
+    form: Form,
     shapes: _Shapes,
     dimension: int | None,
     size: int | None,
     misfits: tuple[str, ...],
 ) -> Posted:
-    arrays = shapes.results or shapes.arrays() or _missing(instruction)
+    arrays = shapes.results or shapes.arrays() or _missing(form)
     if dimension is None:
-        count = len(instruction.operands())
+        count = form.operand_count
         if size is not None and count != size:
             misfits += (f"sends {count} chunks, the group has {size} members",)
         return _post(arrays, None, misfits)
-    if len(instruction.operands()) != 1:
-        misfits += (f"with dimensions= takes one operand, has {len(instruction.operands())}",)
+    if form.operand_count != 1:
+        misfits += (f"with dimensions= takes one operand, has {form.operand_count}",)
     array = arrays[0]
     if dimension >= len(array.dims):
         misfits += (f"dimension {dimension} is out of range for {array}",)
@@ -244,15 +234,11 @@ def _all_to_all(
     return Posted((chunk,), (array.known_dtype,), dimension, misfits)
 
 
-def _permuted(
-    instruction: Instruction, shapes: _Shapes
-) -> tuple[tuple[Array, ...] | None, tuple[str, ...]]:
-    if b"slice_sizes" not in instruction.attributes:
-        if len(shapes.operands) and instruction.opcode.endswith(b"-start"):
-            return shapes.arrays(), ()
+def _permuted(form: Form, shapes: _Shapes) -> tuple[tuple[Array, ...] | None, tuple[str, ...]]:
+    if b"slice_sizes" not in form.attributes:
         return shapes.results or shapes.arrays(), ()
     # In place: operands are inputs, outputs, and the offsets where slices start in each.
-    slices = parse_slices(instruction.attributes[b"slice_sizes"])
+    slices = parse_slices(form.attributes[b"slice_sizes"])
     inputs = _data(shapes.operands[0]) if shapes.operands and shapes.operands[0] else shapes.results
     if not inputs or not slices:
         return inputs, ()

@@ -40,10 +40,10 @@ class Reducers:
     def thread_of(self, to_apply: bytes) -> bytes | None:
         """The execution thread that the computation is declared for, None if undefined."""
         place = self._module.by_name.get(to_apply.lstrip(b"%"))
-        return None if place is None else self._module.computations[place].thread
+        return None if place is None else self._module.computation(place).thread
 
     def _read(self, place: int) -> str:
-        graph = read_graph(self._module.text, self._module.computations[place])
+        graph = read_graph(self._module.text, self._module.computation(place))
         standard = _STANDARD.get(graph.opcodes[graph.root])
         operands = graph.needs[graph.root][: graph.operands[graph.root]]
         parameters = [graph.literals.get(need) for need in operands]

@@ -12,7 +12,7 @@ from rankmuster.formats.hlo.scanner import MAX_DEPTH, closing, shown, skip_space
 from rankmuster.program import DTYPES
 
 # f32[8,4]{1,0:T(8,128)(2,1)S(1)}   u32[]   token[]   f32[<=5,?]   bf16[2]
-_ARRAY = re.compile(rb"([a-z][a-z0-9]*+)\[([\d,<=?\s]*+)\](?:\{[^{}]*+\})?")
+_ARRAY = re.compile(rb"([a-z][a-z0-9]*+)\[([\d,<=?\s]*+)\](?:[ \t]*+\{[^{}]*+\})?")
 
 
 @dataclass(frozen=True, slots=True)
