@@ -67,7 +67,8 @@ DECODERS: dict[Kind, msgspec.json.Decoder[Message]] = {
 FROM_ROOT = {Kind.ASK, Kind.PLAN, Kind.GONE}
 CLOSING_KEY = b"closing"
 DRAIN_S = 1.0
-REACH_S = 1.0  # how long the first connection is waited for before the program is read
+REACH_S = 1.0  # how long the first connection is waited for before the program is read,
+HEARD_S = 0.05  # and the root's word on it
 PARKED_FRAMES = 1 << 16  # that came before we knew our neighbours
 PARKED_BYTES = 64 << 20  # that came before their group, or the caller, asked for them
 
@@ -134,6 +135,7 @@ class BringUp:
         self._inbound: dict[int, Identity] = {}  # handles of peers that send to us
         self._address = ""
         self._seat = 0
+        self._answer_by = deadline.at
         self._answered = False  # from then on everybody leaves when it likes
 
     # the steps
@@ -151,13 +153,18 @@ class BringUp:
             if place.deaths is not None:
                 self.endpoint.watch(place.deaths, self._hear_deaths)
         else:
-            self._root_handle = self.endpoint.dial(place.root, Role.CENSUS)
+            self._root_handle = self.endpoint.dial(
+                place.root, Role.CENSUS, patient=not place.root_listens
+            )
         if place.lifeline is not None:
             self.endpoint.watch(place.lifeline, _die)
         if place.is_root:
             self._turn(0.0)
         else:
-            self._pump(self.endpoint.has_spoken, min(self.deadline.at, time.monotonic() + REACH_S))
+            # The root may be reading itself. It is enough to have spoken; better to be heard.
+            now = time.monotonic()
+            self._pump(self.endpoint.has_spoken, min(self.deadline.at, now + REACH_S))
+            self._pump(self.endpoint.settled, min(self.deadline.at, now + HEARD_S))
 
     def give_program(self, program: Program | None) -> None:
         """Before the card: let the root compare our program, None where it could not be read."""
@@ -190,7 +197,7 @@ class BringUp:
         """Bootstrap our devices' communicators, then the local barrier; return what failed."""
         assert self.plan is not None
         self.begin("bootstrap")
-        until = time.monotonic() + self.plan.answer_s - self._margin_s
+        until = self._answer_by - self._margin_s
         ours: dict[bytes, SubGroup] = {}
         for device in self.place.devices:
             for members in resolved.communicators(device):
@@ -218,8 +225,7 @@ class BringUp:
         seats = range(len(self.plan.neighbours))
         steps = closing(self._seat, len(seats), cause)
         self._closing.add(CLOSING_KEY, seats, self._seat, steps)
-        root_until = time.monotonic() + self.plan.answer_s
-        if self.root is not None and not self._pump(lambda: self._closing.done, root_until):
+        if self.root is not None and not self._pump(lambda: self._closing.done, self._answer_by):
             self._closing.expire(1)
         if not self._pump(lambda: self._closing.done, self.deadline.at):
             self._closing.expire()
@@ -349,6 +355,7 @@ class BringUp:
                 self._asked.append(message)
             case Plan():
                 self.plan = message
+                self._answer_by = time.monotonic() + message.answer_s
             case Gone(process=process, why=why):
                 self._lose_seat(process, why)
 
@@ -447,6 +454,8 @@ class BringUp:
                     self._take_loss(handle, f"it sent what cannot be understood: {error}")
             case Knocked(handle, identity, Role.CENSUS) if self.root is not None:
                 self.root.knock(handle, *identity)
+            case Joined(handle, _, Role.CENSUS) if self.root is not None:
+                self.root.join(handle)
             case Joined(handle, identity, Role.PEER):
                 self._inbound[handle] = identity
             case Lost(handle, why):

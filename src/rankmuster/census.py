@@ -73,6 +73,7 @@ class Census:
     cards: dict[int, Card] = field(default_factory=dict)
     refused: dict[int, Card] = field(default_factory=dict)
     reading: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
+    proven: set[int] = field(default_factory=set)
     conflict_since: float | None = None
     loss_since: float | None = None
     answer_by: float = float("inf")
@@ -84,6 +85,10 @@ class Census:
         """Someone with the secret is at the door and reads its program now."""
         devices = range(first_device, min(first_device + count, self.world.size))
         self.reading[handle] = (process, tuple(devices))
+
+    def join(self, handle: int) -> None:
+        """That someone is who it says: from now on its loss is the loss of a process."""
+        self.proven.add(handle)
 
     def hand_in(self, handle: int, card: Card, now: float) -> bool:
         """Take a card; return whether it was accepted. A refused one is a conflict from now on."""
@@ -105,22 +110,20 @@ class Census:
         """A connection ended before the answer."""
         card = self.cards.get(handle)
         if card is not None:
-            process, devices = card.process, card.devices
-            name = card.who
-        elif handle in self.reading:
+            devices, name = card.devices, card.who
+        elif handle in self.reading and handle in self.proven:
             process, devices = self.reading.pop(handle)
             name, phase = f"process {process}", "reading its program"
         else:
-            return  # a refused card's process has its answer; a stranger is counted elsewhere
-        self.lose_process(process, devices, f"{name} was lost while {phase}: {why}", now)
+            self.reading.pop(handle, None)
+            return  # somebody repeated a hello, or was refused and knows why
+        self.lose_process(devices, f"{name} was lost while {phase}: {why}", now)
 
-    def lose_process(self, process: int, devices: Iterable[int], message: str, now: float) -> None:
+    def lose_process(self, devices: Iterable[int], message: str, now: float) -> None:
         """A process is known to be gone, however we know; the first message about it stays."""
         ranks = tuple(devices)
-        known = {device for loss in self._losses for device in loss.ranks}
-        if not known.intersection(ranks) or not ranks:
+        if not self._lost().intersection(ranks):
             self._losses.append(finding("RM602", message, ranks=ranks))
-        del process
         self.loss_since = now if self.loss_since is None else self.loss_since
 
     @property
@@ -131,11 +134,7 @@ class Census:
     @property
     def absent(self) -> tuple[int, ...]:
         """The devices that nobody has shown any sign of."""
-        here = set(self._owner)
-        for _, devices in self.reading.values():
-            here.update(devices)
-        for loss in self._losses:
-            here.update(loss.ranks)
+        here = {*self._owner, *self._still_reading(), *self._lost()}
         return tuple(device for device in range(self.world.size) if device not in here)
 
     def ended(self, now: float) -> bool:
@@ -161,7 +160,7 @@ class Census:
         found = [*self._conflicts, *self._losses]
         if self.complete:
             return tuple(found)
-        still = {device for _, devices in self.reading.values() for device in devices}
+        still = self._still_reading()
         if absent := self.absent:
             found.append(
                 finding(
@@ -183,9 +182,16 @@ class Census:
 
     def waiting_for(self) -> str:
         """Who is missing, for people: "device 5 (not here), devices 6-7 (reading)"."""
-        still = {device for _, devices in self.reading.values() for device in devices}
+        still = self._still_reading()
         parts = [(self.absent, "not here"), (still, "reading the program")]
         return ", ".join(f"{_devices(devices)} ({why})" for devices, why in parts if devices)
+
+    def _lost(self) -> set[int]:
+        return {device for loss in self._losses for device in loss.ranks}
+
+    def _still_reading(self) -> set[int]:
+        reading = {device for _, devices in self.reading.values() for device in devices}
+        return reading - self._lost() - set(self._owner)
 
     def _objections(self, card: Card) -> tuple[Finding, ...]:
         if card.version != self.version:

@@ -146,6 +146,10 @@ class Root:
         told = self.plan.findings if not self.plan.go_on else ()
         self._say(handle, Plan(go_on=False, findings=(*told, late)))
 
+    def join(self, handle: int) -> None:
+        """It proved to be no replay of somebody else's words."""
+        self.census.join(handle)
+
     def receive(self, handle: int, message: Message, now: float) -> None:
         """A message came; after the plan, cards and programs mean nothing any more."""
         if self.plan is not None:
@@ -169,7 +173,7 @@ class Root:
         """The launcher says that a process ended; its connection, if any, may say so later."""
         if self.plan is None:
             message = f"process {process} ended before it handed in its card"
-            self.census.lose_process(process, devices, message, now)
+            self.census.lose_process(devices, message, now)
             self.look(now)
 
     def look(self, now: float) -> None:

@@ -12,9 +12,11 @@ from typing import ClassVar, Protocol
 class Place:
     """One process's place in the job, and what it needs to reach the others.
 
-    `listener` is the root's listening socket and only the process of device 0 holds it. `lifeline`
-    is a descriptor that reads end-of-file once the launcher is gone; `deaths` one from which the
-    root reads the numbers of processes that died, one line each. Both are None where nobody tells.
+    `root_listens` says that the root listened before this process began, so that a refused
+    connection is a root that died. `listener` is the root's listening socket; only the process of
+    device 0 holds it. `lifeline` is a descriptor that reads end-of-file once the launcher is gone;
+    `deaths` one from which the root reads who died: a process number and its devices on each line.
+    Both are None where nobody tells.
     """
 
     process: int
@@ -22,6 +24,7 @@ class Place:
     devices: tuple[int, ...]
     world_size: int
     root: str
+    root_listens: bool = False
     job: bytes
     epoch: int
     secret: bytes

@@ -133,6 +133,10 @@ class Family:
                 time.sleep(0.001)
         return process.code
 
+    def pid(self, number: int) -> int:
+        """The process id of one child."""
+        return self._processes[number].pid
+
     def kill(self, number: int, signal_number: int = signal.SIGKILL) -> None:
         """Send a signal to one child that has not been reaped."""
         if self.exited(number) is None:

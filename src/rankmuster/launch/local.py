@@ -100,6 +100,7 @@ def attach(environ: Mapping[str, str]) -> Place:
         devices=unfold(environ[DEVICES]),
         world_size=int(environ[WORLD_SIZE]),
         root=LocalLauncher.root(environ),
+        root_listens=True,
         job=bytes.fromhex(environ[JOB]),
         epoch=held.next_epoch - 1,
         secret=held.secret,

@@ -81,7 +81,10 @@ class Received(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """The other side went away, or broke the protocol; the handle is no longer of use."""
+    """The other side went away, or broke the protocol; the handle is no longer of use.
+
+    After `Knocked` it may come without `Joined`: anybody can repeat a hello that was overheard.
+    """
 
     handle: int
     why: str

@@ -9,6 +9,7 @@ few bytes are read from them, few are kept, the oldest goes first.
 from __future__ import annotations
 
 import contextlib
+import errno
 import selectors
 import socket
 import time
@@ -62,6 +63,7 @@ class _Link:
     watched: int = 0
     since: float = 0.0
     pause_s: float = FIRST_PAUSE_S
+    patient: bool = True
 
 
 class TcpEndpoint:
@@ -110,15 +112,16 @@ class TcpEndpoint:
         self._check_open()
         self._selector.register(descriptor, selectors.EVENT_READ, lambda _: action())
 
-    def dial(self, address: str, role: Role) -> int:
+    def dial(self, address: str, role: Role, *, patient: bool = True) -> int:
         """Want a connection to *address*; frames may be sent on the handle at once.
 
-        Raises `BadAddress`. `Lost` follows only when the other side turned us away for good, or
-        went away after both were proven.
+        Raises `BadAddress`. `Lost` follows only when the other side turned us away for good, went
+        away after both were proven, or, unless we are *patient*, does not listen.
         """
         self._check_open()
         split_address(address)
         link = self._new_link(role=role, address=address)
+        link.patient = patient
         self._unsettled[link.handle] = link
         self._connect(link)
         return link.handle
@@ -161,6 +164,10 @@ class TcpEndpoint:
     def has_spoken(self) -> bool:
         """Whether every connection that we dialled has our first message on its way."""
         return all(link.exchange and not link.outbox for link in self._unsettled.values())
+
+    def settled(self) -> bool:
+        """Whether every connection that we dialled is proven."""
+        return not self._unsettled
 
     @property
     def idle(self) -> bool:
@@ -223,7 +230,11 @@ class TcpEndpoint:
 
     def _connected(self, link: _Link) -> None:
         assert link.sock is not None
-        if link.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+        error = link.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error == errno.ECONNREFUSED and not link.patient:
+            self._lose(link, "nobody listens there any more")
+            return
+        if error:
             self._retry(link)
             return
         try:
@@ -374,6 +385,8 @@ class TcpEndpoint:
             self._lose(link, why)
         elif link.address:
             self._retry(link)
+        elif link.turn.knocked is not None:
+            self._lose(link, why)
         else:
             self._refuse(link, "left without a word" if not link.inbox else "left half-way")
 

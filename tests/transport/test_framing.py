@@ -1,0 +1,70 @@
+"""Frames survive any cut of the stream, and nothing that was tampered with."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankmuster.errors import LocalProtocolError, RemoteProtocolError
+from rankmuster.transport.framing import BOUND, HEADER, Frame, Kind, Opener, Sealer
+
+KEY = bytes(range(32))
+SMALL = Frame(Kind.GROUP, b"seventeen bytes..", b"k" * 16, 3, 7)
+
+
+@given(st.lists(st.binary(max_size=200), max_size=6), st.integers(1, 64))
+def test_frames_come_back_whole_however_the_stream_is_cut(payloads, step):
+    """Frames that are sealed in order are opened in order, in pieces of any size."""
+    sealer, opener = Sealer(KEY), Opener(KEY)
+    frames = [Frame(Kind.GROUP, payload, b"k" * 16, 1, 2) for payload in payloads]
+    stream = b"".join(map(sealer.seal, frames))
+    opened = [opener.feed(stream[at : at + step]) for at in range(0, len(stream), step)]
+    assert [frame for chunk in opened for frame in chunk] == frames
+
+
+@given(st.integers(0, len(HEADER.pack(b"", 0, 1, b"", 0, 0)) + len(SMALL.payload) - 1))
+def test_one_altered_byte_ends_the_connection(place):
+    """No byte of a frame can change without its tag saying so."""
+    stream = bytearray(Sealer(KEY).seal(SMALL))
+    stream[place] ^= 1
+    try:
+        opened = Opener(KEY).feed(bytes(stream))
+    except RemoteProtocolError:
+        return
+    assert opened == []  # a longer length: it waits for bytes that the tag will not fit
+
+
+def test_a_repeated_frame_is_refused():
+    """The tag covers the frame's place in the stream."""
+    sealed = Sealer(KEY).seal(SMALL)
+    opener = Opener(KEY)
+    assert opener.feed(sealed) == [SMALL]
+    with pytest.raises(RemoteProtocolError, match="frame 1 carries a wrong tag"):
+        opener.feed(sealed)
+
+
+def test_another_key_is_refused():
+    """A frame of another connection, or of another direction, does not open."""
+    with pytest.raises(RemoteProtocolError, match="wrong tag"):
+        Opener(bytes(32)).feed(Sealer(KEY).seal(SMALL))
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_frame_over_its_bound_is_refused_by_its_header(kind):
+    """A length that is too large is refused before a byte of the payload is kept."""
+    header = HEADER.pack(bytes(16), BOUND[kind] + 1, kind, bytes(16), 0, 0)
+    with pytest.raises(RemoteProtocolError, match="over the bound"):
+        Opener(KEY).feed(header)
+
+
+def test_an_unknown_kind_is_refused():
+    """A kind that this version does not know ends the connection."""
+    with pytest.raises(RemoteProtocolError, match="unknown kind 99"):
+        Opener(KEY).feed(HEADER.pack(bytes(16), 0, 99, bytes(16), 0, 0))
+
+
+def test_we_do_not_send_what_others_would_refuse():
+    """The bound of a kind holds for the sender too."""
+    with pytest.raises(LocalProtocolError, match="a GROUP frame of 4097 bytes"):
+        Sealer(KEY).seal(Frame(Kind.GROUP, bytes(4097)))
