@@ -78,16 +78,21 @@ class Resolved:
 
     @cached_property
     def sets(self) -> tuple[GroupSet, ...]:
-        """Every set that the program names, by id."""
+        """Every set that the program names, by id; equal member lists are one object."""
+        known: dict[SubGroup, SubGroup] = {}
+
+        def shared(members: tuple[SubGroup, ...]) -> tuple[SubGroup, ...]:
+            return tuple(known.setdefault(group, group) for group in members)
+
         declared = [
-            GroupSet(id=number, kind="replica_groups", members=groups.members)
+            GroupSet(id=number, kind="replica_groups", members=shared(groups.members))
             for number, groups in enumerate(self.program.replica_groups)
         ]
         paired = [
             GroupSet(
                 id=number,
                 kind="source_target_pairs",
-                members=components(edges.sorted_pairs),
+                members=shared(components(edges.sorted_pairs)),
                 pairs=edges.sorted_pairs,
             )
             for number, edges in enumerate(self.program.src_target_pairs, len(declared))
@@ -116,7 +121,8 @@ class Resolved:
     def communicators(self, device: int) -> tuple[SubGroup, ...]:
         """The distinct member lists of two or more devices that hold *device*, in set order."""
         own = (each.by_device.get(device, ()) for each in self.sets)
-        return tuple(dict.fromkeys(members for members in own if len(members) > 1))
+        # Told apart by identity: hashing a list of 98304 ids for each of them takes minutes.
+        return tuple({id(members): members for members in own if len(members) > 1}.values())
 
     @cached_property
     def sets_by_members(self) -> dict[SubGroup, tuple[int, ...]]:

@@ -74,22 +74,24 @@ def set_digest(resolved: Resolved, each: GroupSet, device: int) -> Digest:
     """The inner digest of one set as *device* signs it; computed once where devices share it."""
     own = each.by_device[device]
     shown = shows_device(resolved, each, device)
-    key = ("libnrt", each.id, own if each.pairs is None else None, device if shown else None)
+    # The sub-group by identity, as equal ones are one object and hashing a long one is slow.
+    holder = device if shown else id(own) if each.pairs is None else None
+    key = ("libnrt", each.id, shown, holder)
     if (known := resolved.memo.get(key)) is None:
         ids = own if each.pairs is None else chain.from_iterable(each.pairs)
-        views = set_views(resolved, each, device) if shown else (shared_views(resolved, each),)
-        known = resolved.memo[key] = md5(pack_ids(ids), b"".join(views))
+        known = resolved.memo[key] = md5(pack_ids(ids), joined_views(resolved, each, device))
     return known
 
 
 def shows_device(resolved: Resolved, each: GroupSet, device: int) -> bool:
     """Whether the digest depends on the device: only where two exchange messages (facts E6)."""
-    queue = queues(resolved).get(each.id, ())
-    return (
-        each.pairs is None
-        and len(each.by_device[device]) == 2
-        and any(map(is_point_to_point, queue))
-    )
+    if each.pairs is not None or len(each.by_device[device]) != 2:
+        return False
+    key = ("libnrt messages", each.id)
+    if (known := resolved.memo.get(key)) is None:
+        queue = queues(resolved).get(each.id, ())
+        known = resolved.memo[key] = any(map(is_point_to_point, queue))
+    return known
 
 
 def set_views(resolved: Resolved, each: GroupSet, device: int) -> Iterator[bytes]:
@@ -100,22 +102,22 @@ def set_views(resolved: Resolved, each: GroupSet, device: int) -> Iterator[bytes
     return group_views(queue) if each.pairs is None else pairs_views(queue)
 
 
+def joined_views(resolved: Resolved, each: GroupSet, device: int) -> bytes:
+    """The same as one text, rendered once where it does not depend on the device."""
+    if shows_device(resolved, each, device):
+        return b"".join(set_views(resolved, each, device))
+    key = ("libnrt views", each.id)
+    if (known := resolved.memo.get(key)) is None:
+        known = resolved.memo[key] = b"".join(set_views(resolved, each, device))
+    return known
+
+
 def queues(resolved: Resolved) -> Mapping[int, list[Op]]:
     """The ops posted on each set, in signing order (facts D4): once a place, whatever the trips."""
     if (known := resolved.memo.get("queues")) is None:
         known = resolved.memo["queues"] = {}
         for op in resolved.program.walk():
             known.setdefault(resolved.set_id(op), []).append(op)
-    return known
-
-
-def shared_views(resolved: Resolved, each: GroupSet) -> bytes:
-    """The ops of a set as every device of it hashes them, whatever its sub-group."""
-    key = ("libnrt views", each.id)
-    if (known := resolved.memo.get(key)) is None:
-        queue = queues(resolved).get(each.id, ())
-        render = group_views if each.pairs is None else pairs_views
-        known = resolved.memo[key] = b"".join(render(queue))
     return known
 
 
