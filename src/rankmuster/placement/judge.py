@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from rankmuster.clusters import Cluster
 from rankmuster.finding import Finding, finding
@@ -158,6 +159,10 @@ class Level:
         """How many units a group of *size* needs at least."""
         return -(-size // self.capacity)
 
+    def is_tight(self, footprint: Footprint) -> bool:
+        """Whether a group occupies no more units than it needs."""
+        return self.spans(footprint) == self.needs(footprint.size)
+
 
 def levels(cluster: Cluster) -> tuple[Level, ...]:
     """The boundaries of a cluster that a group can cross, the dearest first."""
@@ -179,53 +184,48 @@ def check_crossings(
 
     A crossing is justified where sets that lie as tightly as they can, and move at least as much,
     would not leave room: the group together with their groups of its members fills more units than
-    the group needs by itself. One finding a set, for the dearest boundary.
+    the group needs by itself. A group that holds all of this one takes no room away from it. One
+    finding a set, for the dearest boundary.
     """
     bounds = levels(cluster)
     for placed in sets:
-        for level in bounds:
-            shape = _needless(placed, level, sets, moved)
-            if shape is not None:
-                yield _crossing(placed, level, shape)
-                break
+        needless = (_needless(placed, level, sets, moved) for level in bounds)
+        yield from islice((found for found in needless if found is not None), 1)
 
 
 def _needless(
     placed: Placed, level: Level, sets: Sequence[Placed], moved: Mapping[int, Traffic]
-) -> Shape | None:
-    crossing = [
-        shape
-        for shape in placed.shapes
-        if level.spans(shape.footprint) > level.needs(shape.footprint.size)
-    ]
+) -> Finding | None:
+    crossing = [shape for shape in placed.shapes if not level.is_tight(shape.footprint)]
     if not crossing:
         return None
     own = moved[placed.set.id].total
     tight = [
-        other.set.by_device
+        other
         for other in sets
-        if other is not placed and moved[other.set.id].total >= own and _is_tight(other, level)
+        if other is not placed and all(level.is_tight(shape.footprint) for shape in other.shapes)
     ]
+    heavy = [other for other in tight if moved[other.set.id].total >= own]
     for shape in crossing:
         room = level.needs(shape.footprint.size) * level.capacity
-        if _reach(shape.first, tight, room) <= room:
-            return shape
+        if _reach(shape.first, heavy, room) <= room:
+            # Lighter sets are told where they alone would have justified the crossing.
+            light = [each for each in tight if each not in heavy]
+            told = [
+                each.set.id for each in light if _reach(shape.first, [*heavy, each], room) > room
+            ]
+            return _crossing(placed, level, shape, told, own)
     return None
 
 
-def _is_tight(placed: Placed, level: Level) -> bool:
-    return all(
-        level.spans(shape.footprint) == level.needs(shape.footprint.size) for shape in placed.shapes
-    )
-
-
-def _reach(members: SubGroup, tight: Sequence[Mapping[int, SubGroup]], room: int) -> int:
+def _reach(members: SubGroup, tight: Sequence[Placed], room: int) -> int:
     """How many devices hang together with *members* through tight sets; stops above *room*."""
     found = set(members)
+    tight = [each for each in tight if not found.issubset(each.set.by_device.get(members[0], ()))]
     queue = list(found)
     for device in queue:  # grows while it is read
-        for by_device in tight:
-            new = set(by_device.get(device, ())) - found
+        for each in tight:
+            new = set(each.set.by_device.get(device, ())) - found
             found |= new
             queue += new
         if len(found) > room:
@@ -233,13 +233,21 @@ def _reach(members: SubGroup, tight: Sequence[Mapping[int, SubGroup]], room: int
     return len(found)
 
 
-def _crossing(placed: Placed, level: Level, shape: Shape) -> Finding:
-    size, spans = shape.footprint.size, level.spans(shape.footprint)
-    needs = level.needs(size)
+def _crossing(
+    placed: Placed, level: Level, shape: Shape, lighter: Sequence[int], moved: int
+) -> Finding:
+    footprint = shape.footprint
+    because = (
+        f", and it moves more ({moved} bytes) than what lies tighter: set"
+        f" {', '.join(map(str, lighter))}"
+        if lighter
+        else ""
+    )
     return finding(
         "RM401",
-        f"group set {placed.set.id}: {_of(shape)}: {size} members lie on {spans} {level.name}"
-        f" where {needs} would do",
+        f"group set {placed.set.id}: {_of(shape)}: {footprint.size} members lie on"
+        f" {level.spans(footprint)} {level.name} where {level.needs(footprint.size)} would"
+        f" do{because}",
         group=placed.set.id,
         ranks=shape.devices(),
     )

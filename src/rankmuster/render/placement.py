@@ -10,7 +10,7 @@ from rankmuster.render.words import printable
 
 ROWS_SHOWN = 24
 HEADER = (
-    *("set", "groups", "size", "chips", "nodes", "on chip", "links", "far", "network", "hops"),
+    *("set", "groups", "size", "chips", "nodes", "on chip", "links", "far", "network", "max hops"),
     "algorithm",
 )
 
