@@ -116,15 +116,20 @@ class ConnectedComponents:
 
 def components(pairs: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
     """Return the components of *pairs*, members in order of first appearance once sorted (D31)."""
-    if len(pairs) < ARRAYS_FROM:
-        return tuple(map(tuple, ConnectedComponents(sorted(pairs)).components().values()))
+    edges = as_array(pairs) if len(pairs) >= ARRAYS_FROM else None
+    if edges is not None:
+        return grouped(edges)
+    return tuple(map(tuple, ConnectedComponents(sorted(pairs)).components().values()))
+
+
+def as_array(pairs: Sequence[tuple[int, int]]) -> Array | None:
+    """The pairs as an array; None if an id is beyond 64 bits, which is not ours to refuse."""
     import numpy as np
 
     try:
-        edges = np.array(pairs, dtype=np.int64)
-    except OverflowError:  # an id beyond 64 bits: wrong for any world, but not ours to refuse
-        return tuple(map(tuple, ConnectedComponents(sorted(pairs)).components().values()))
-    return grouped(edges)
+        return np.array(pairs, dtype=np.int64)
+    except OverflowError:
+        return None
 
 
 class Labels(NamedTuple):
@@ -140,8 +145,13 @@ class Labels(NamedTuple):
 
 def label(edges: Array) -> Labels:
     """Label the components of *edges*, an integer array of shape (E, 2) of global ids."""
+    import numpy as np
+
     vertices, places = dense(edges.reshape(-1))
-    return Labels(*number(vertices, hook_and_jump(len(vertices), places[0::2], places[1::2])))
+    roots = hook_and_jump(len(vertices), places[0::2], places[1::2])
+    is_root = roots == np.arange(len(roots))
+    numbers = np.cumsum(is_root) - 1
+    return Labels(number=int(is_root.sum()), vertices=vertices, labels=numbers[roots])
 
 
 def grouped(edges: Array) -> tuple[tuple[int, ...], ...]:
@@ -161,15 +171,6 @@ def grouped(edges: Array) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(members[start:end]) for start, end in pairwise([*starts, len(members)]))
 
 
-def number(vertices: Array, roots: Array) -> tuple[int, Array, Array]:
-    """Number the components whose *roots* are the least vertices of each."""
-    import numpy as np
-
-    is_root = roots == np.arange(len(roots))
-    numbers = np.cumsum(is_root) - 1
-    return int(is_root.sum()), vertices, numbers[roots]
-
-
 def dense(ids: Array) -> tuple[Array, Array]:
     """Return the sorted distinct *ids* and, for each id, its place among them.
 
@@ -180,7 +181,8 @@ def dense(ids: Array) -> tuple[Array, Array]:
 
     bits = len(ids).bit_length()
     if not len(ids) or int(ids.min()) < 0 or int(ids.max()) >> (63 - bits):
-        return np.unique(ids, return_inverse=True)
+        distinct, places = np.unique(ids, return_inverse=True)
+        return distinct, places.astype(np.int32)
     words = ids.astype(np.int64)
     words <<= bits
     words |= np.arange(len(ids), dtype=np.int64)

@@ -6,8 +6,9 @@ numbering of its own group mode, say); a finding of theirs is never repeated her
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
 from typing import Any
 
@@ -137,28 +138,46 @@ def check_room(resolved: Resolved) -> Iterator[Finding]:
 
 
 def check_ops(resolved: Resolved) -> Iterator[Finding]:
-    """What the ops themselves show: none at all, roots, unrecorded reduce ops, loops, branches."""
+    """What the program's ops, loops and branches show; RM312 if there are no ops at all."""
     placed = list(places(resolved))
     ops = [place for place in placed if isinstance(place.event, Op)]
     if not ops:
         yield finding("RM312", "the program holds no collectives")
         return
-    first = {place.index: place for place in ops}
     yield from islice(chain.from_iterable(check_root(resolved, place) for place in ops), SHOWN)
+    yield from check_reduces(ops)
+    yield from check_loops(placed, ops)
+    yield from check_branches(placed, ops)
+
+
+def check_reduces(ops: Sequence[Place]) -> Iterator[Finding]:
+    """RM706: reducing ops of which the evidence does not say what they reduce with."""
     silent = [place for place in ops if reduces_unsaid(place.event)]
     if silent:
         what = f"the reduce op is not recorded in {len(silent)} of {len(ops)} ops"
         yield finding("RM706", what, field="reduce", **where(silent[0]))
-    endless = [place for place in placed if is_unknown_loop(place.event)]
-    if endless:
-        what = (
-            f"the trip count of {len(endless)} loop{'s' if len(endless) > 1 else ''} is not known"
-        )
-        yield finding("RM314", what, field="trips", **where(first[endless[0].index]))
-    split = (place for place in placed if is_divided(place.event))
-    for place in islice(split, SHOWN):
+
+
+def check_loops(placed: Iterable[Place], ops: Sequence[Place]) -> Iterator[Finding]:
+    """RM314: loops that communicate nobody knows how often."""
+    unknown = [place for place in placed if is_unknown_loop(place.event)]
+    if unknown:
+        count = f"{len(unknown)} loop{'s' if len(unknown) > 1 else ''}"
+        what = f"the trip count of {count} is not known"
+        yield finding("RM314", what, field="trips", **where(first_op(ops, unknown[0])))
+
+
+def check_branches(placed: Iterable[Place], ops: Sequence[Place]) -> Iterator[Finding]:
+    """RM313: branches in which processes may part."""
+    divided = (place for place in placed if is_divided(place.event))
+    for place in islice(divided, SHOWN):
         what = "the branch depends on the rank, and its bodies communicate differently"
-        yield finding("RM313", what, **where(first[place.index]))
+        yield finding("RM313", what, **where(first_op(ops, place)))
+
+
+def first_op(ops: Sequence[Place], place: Place) -> Place:
+    """The first op of a loop or branch that holds one."""
+    return ops[bisect_left(ops, place.index, key=lambda op: op.index)]
 
 
 def check_root(resolved: Resolved, place: Place) -> Iterator[Finding]:
