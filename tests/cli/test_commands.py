@@ -293,6 +293,21 @@ def test_diff(rankmuster: Rankmuster, here: Path) -> None:
     assert "good.json posts all_reduce of 8 f32 and bad.json posts" in found["message"]
 
 
+def test_diff_of_order_across_groups(rankmuster: Rankmuster, here: Path) -> None:
+    """Two ops of different groups in the other order are found, though each group agrees."""
+    ops = json.loads(program())["ops"]
+    (here / "turned.json").write_text(program(ops=[ops[0], ops[2], ops[1]]))
+    (found,) = rankmuster("diff", "good.json", "turned.json", "--format", "json").json
+    assert (found["code"], found["field"], found["op"]["index"]) == ("RM307", "order", 1)
+
+
+def test_diff_of_membership(rankmuster: Rankmuster, here: Path) -> None:
+    """Another member order is a difference of the group, with both lists."""
+    (here / "other.json").write_text(program(replica_groups=[[[0, 1, 3, 2]], [[0, 1], [2, 3]]]))
+    (found,) = rankmuster("diff", "good.json", "other.json", "--format", "json").json
+    assert (found["code"], found["field"]) == ("RM308", "members")
+
+
 def test_diff_of_equal_programs(rankmuster: Rankmuster, here: Path) -> None:
     """Equal programs are said to be identical, with exit code 0."""
     ran = rankmuster("diff", "good.json", "d/0.json")

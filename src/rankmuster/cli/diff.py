@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import combinations, islice
 from typing import Any
 
 import click
 
 from rankmuster.cli.output import Output, use_color
 from rankmuster.cli.programs import Chosen, load_one, program_options
-from rankmuster.compare import compare
-from rankmuster.copies import ProgramCopy
+from rankmuster.compare import compare_classes
+from rankmuster.copies import ProgramClass, ProgramCopy
 from rankmuster.finding import Finding, Severity, Value
+from rankmuster.group import SubGroup
 from rankmuster.render import findings_text
+from rankmuster.resolve import Resolved
 from rankmuster.wording import who
+
+STEPS_MAX = 1_000_000  # looks at two communicators of one device, for where programs take turns
 
 
 @click.command()
@@ -28,7 +35,7 @@ def diff(one: str, other: str, device: int | None, **said: Any) -> int:
     Exit code: 0 if every collective is alike, 1 if not.
     """
     output = Output.current()
-    sides = tuple(load_one(path, said, device) for path in (one, other))
+    sides = load_one(one, said, device), load_one(other, said, device)
     findings = differences(sides, (one, other))
     if output.is_json:
         output.json([each.to_dict() for each in findings])
@@ -41,74 +48,94 @@ def text(findings: tuple[Finding, ...], names: tuple[str, str]) -> str:
     """The findings for people, under a line that says how it is."""
     if not findings:
         return f"identical: {names[0]} and {names[1]} post the same collectives"
-    import sys
-
     return findings_text(findings, labels=names, color=use_color(sys.stdout))
 
 
-def differences(sides: tuple[Chosen, ...], names: tuple[str, str]) -> tuple[Finding, ...]:
-    """What the engine of `check` says when some devices run A and the others B.
-
-    Once for every bit of a device id: any two devices differ in one, so that each communicator,
-    and every two of them that share two devices, is held by both sides at least once.
-    """
-    world_size = max(side.world_size for side in sides)
+def differences(sides: tuple[Chosen, Chosen], names: tuple[str, str]) -> tuple[Finding, ...]:
+    """What the engine of `check` says when one device runs A and another B, for each witness."""
+    one, other = (side.resolved for side in sides)
     found: dict[object, Finding] = {}
-    for bit in range(max(1, (world_size - 1).bit_length())):
-        for each in compared(sides, world_size, bit):
-            mine = labelled(each, bit, names)
-            known = found.setdefault(identity(mine), mine)
-            found[identity(mine)] = about(known, {*known.ranks, *mine.ranks})
-    real = tuple(each for each in found.values() if each.code != "RM310")
-    return real or tuple(found.values())
+    for devices in dict.fromkeys(witnesses(one, other)):
+        held = [
+            ProgramClass(number, side.resolved, (device,), (ProgramCopy(side.program, (device,)),))
+            for number, (side, device) in enumerate(zip(sides, devices, strict=True))
+        ]
+        for each in compare_classes(held, same=True):
+            mine = labelled(each, devices, names, concerned(each, one))
+            found.setdefault((mine.code, mine.field, mine.op, mine.message), mine)
+    told = sorted(found.values(), key=index)
+    return tuple(each for each in told if each.code != "RM310") or tuple(told[:1])
 
 
-def compared(sides: tuple[Chosen, ...], world_size: int, bit: int) -> tuple[Finding, ...]:
-    """Compare A on the devices whose *bit* is 0 with B on the others."""
-    held: tuple[list[int], list[int]] = ([], [])
-    for device in range(max(2, world_size)):
-        held[device >> bit & 1].append(device)
-    copies = [
-        ProgramCopy(program=side.program, devices=tuple(devices))
-        for side, devices in zip(sides, held, strict=True)
+def index(found: Finding) -> int:
+    """Where the difference stands in the first program."""
+    return found.op.index if found.op else 0
+
+
+def witnesses(one: Resolved, other: Resolved) -> Iterator[tuple[int, int]]:
+    """Two devices for each kind of communicator that they share, and for each two kinds.
+
+    Member lists that the same sets hold, in either program, are of one kind: their ops are alike.
+    """
+    lists = [
+        members
+        for members in dict.fromkeys((*one.sets_by_members, *other.sets_by_members))
+        if len(set(members)) > 1
     ]
-    return compare(copies, max(2, world_size), same=True)
+    kinds = [
+        (one.sets_by_members.get(members), other.sets_by_members.get(members)) for members in lists
+    ]
+    for members in dict(zip(kinds, lists, strict=True)).values():
+        first, second, *_ = sorted(set(members))
+        yield first, second
+    yield from joint_witnesses(lists, kinds)
+    if not lists:
+        yield 0, 1
 
 
-def labelled(found: Finding, bit: int, names: tuple[str, str]) -> Finding:
-    """The finding with names for the devices that stood for A and B; A's value comes first."""
-    message, context = found.message, list(found.context)
-    for ranks in sorted((value.ranks for value in found.values), key=len, reverse=True):
-        name = names[ranks[0] >> bit & 1].replace("\\", r"\\")
-        both = re.escape(who(ranks))
-        message = re.sub(rf"{both} (post|run|form)\b", rf"{name} \1s", message)
-        message = re.sub(rf"{both}(?: do\b)", f"{name} does", message)
-        message = re.sub(rf"{both}(?=[ :])", name, message)
-        context = [re.sub(rf"^{both}:", f"{name}:", line) for line in context]
-    values = sorted(found.values, key=lambda value: value.ranks[0] >> bit & 1)
+def joint_witnesses(
+    lists: Sequence[SubGroup], kinds: Sequence[object]
+) -> Iterator[tuple[int, int]]:
+    """Two devices on both communicators, for each two kinds of which some share two devices."""
+    holding: dict[int, list[int]] = {}
+    for number, members in enumerate(lists):
+        for device in dict.fromkeys(members):
+            holding.setdefault(device, []).append(number)
+    first: dict[tuple[int, int], int] = {}
+    seen: set[tuple[object, object]] = set()
+    every = ((device, pair) for device, held in holding.items() for pair in combinations(held, 2))
+    for device, (here, there) in islice(every, STEPS_MAX):
+        both = (kinds[here], kinds[there])
+        if both not in seen and first.setdefault((here, there), device) != device:
+            seen.add(both)
+            yield min(first[here, there], device), max(first[here, there], device)
+
+
+def concerned(found: Finding, one: Resolved) -> tuple[int, ...]:
+    """The devices that a difference is about: all of its set."""
+    if found.group is None or found.group >= len(one.sets):
+        return found.ranks
+    return tuple(sorted(one.sets[found.group].by_device))
+
+
+def labelled(
+    found: Finding, devices: tuple[int, int], names: tuple[str, str], ranks: tuple[int, ...]
+) -> Finding:
+    """The finding with names for the two devices, A's value first, about all of *ranks*."""
+    values = sorted(found.values, key=lambda value: value.ranks != devices[:1])
     return replace(
         found,
-        message=message,
-        context=tuple(context),
-        values=tuple(values),
-        ranks=tuple(sorted({*found.ranks, *found.others})),
+        message=named(found.message, devices, names),
+        context=tuple(named(line, devices, names) for line in found.context),
+        values=tuple(Value(ranks=ranks, value=each.value) for each in values),
+        ranks=ranks,
         others=(),
         majority=False,
     )
 
 
-def identity(found: Finding) -> object:
-    """What findings of several splits have in common when they are about one difference."""
-    values = tuple(str(value.value) for value in found.values)
-    where = found.op and (found.op.index, found.op.in_group)
-    return (found.code, found.field, where, values) if found.code != "RM310" else found.code
-
-
-def about(found: Finding, devices: set[int]) -> Finding:
-    """The finding, about *devices*, all of which would hold either value."""
-    ranks = tuple(sorted(devices))
-    return replace(
-        found,
-        ranks=ranks,
-        values=tuple(Value(ranks=ranks, value=each.value) for each in found.values),
-    )
+def named(text: str, devices: tuple[int, int], names: tuple[str, str]) -> str:
+    """*text* with the names of the programs in place of the devices that ran them."""
+    name_of = {who([device]): name for device, name in zip(devices, names, strict=True)}
+    either = "|".join(name_of)
+    return re.sub(rf"({either})(?=[ :])", lambda match: name_of[match[0]], text)

@@ -137,10 +137,18 @@ def add_programs(page: Page, report: Report) -> None:
     rows = []
     for digest in dict.fromkeys(row.digest for row in report.programs):
         alike = [row for row in report.programs if row.digest == digest]
-        more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
+        paths = list(dict.fromkeys(row.path or "-" for row in alike))
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         held = {device for row in alike for device in row.devices}
-        path = printable(alike[0].path or "-")
-        rows.append((fold(held), alike[0].format, str(alike[0].ops), digest.hex(), path + more))
+        rows.append(
+            (
+                fold(held),
+                alike[0].format,
+                str(alike[0].ops),
+                digest.hex(),
+                printable(paths[0]) + more,
+            )
+        )
     page.line()
     page.table(("devices", "format", "ops", "digest", "program"), rows[:ROWS_SHOWN])
     add_more(page, len(rows))

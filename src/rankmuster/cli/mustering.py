@@ -1,0 +1,203 @@
+"""What the processes of one `rankmuster up` do: those that muster, and the parent that waits.
+
+Knows how to print and to exit, not how the command line was spelled (`up`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import IO, NoReturn
+
+import click
+import msgspec
+
+from rankmuster.cli.output import Output, use_color
+from rankmuster.finding import finding
+from rankmuster.launch.base import Place
+from rankmuster.launch.local import LocalWorld, attach, hand_on
+from rankmuster.load import read_path
+from rankmuster.load.files import shown
+from rankmuster.program import Program
+from rankmuster.report import Disagreement, Report
+from rankmuster.session import join
+from rankmuster.transport.base import Deadline
+from rankmuster.world import World
+
+ENDED = b"."  # what a process without a report says before it ends or becomes the command
+LATE_S = 0.5  # for processes to end by themselves, once there is nothing left for them to do
+# What every child would import for itself, were it not here before the fork.
+FOR_CHILDREN = ("rankmuster.formats.json_program", "rankmuster.formats.hlo")
+UNREAD = frozenset({"RM701", "RM702"})
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What process 0 tells the parent: its report as it is to be printed, and the exit code."""
+
+    text: str
+    code: int
+    go: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Muster:
+    """What every process of this invocation is asked to do.
+
+    `paths` holds each process's program file, or `given` the program of all.
+    """
+
+    paths: Mapping[int, str]
+    given: Program | None = None
+    deadline_s: float
+    replicas: int | None = None
+    partitions: int | None = None
+    command: tuple[str, ...] = ()
+    output: Output
+
+    def child(self, number: int, result: int) -> int:
+        """One local process, from its start to its exit code: come up, report, become."""
+        report = self.come_up(attach(os.environ), Deadline.after(self.deadline_s))
+        said = msgspec.json.encode(self.said(report)) if number == 0 else ENDED
+        with contextlib.suppress(BrokenPipeError):  # a parent that is gone wants nothing
+            while said:
+                said = said[os.write(result, said) :]
+        return self.end(report)
+
+    def come_up(self, place: Place, deadline: Deadline) -> Report:
+        """Join the world at *place*; the report, whatever the answer."""
+        path = self.paths[place.process]
+
+        def read() -> Program:
+            return self.given or read_path(
+                path,
+                world=place.world_size,
+                replicas=self.replicas,
+                partitions=self.partitions,
+            )
+
+        try:
+            with join(place, read, deadline, path=shown(path), say=self.say) as session:
+                return session.report
+        except Disagreement as no:
+            return no.report
+
+    def end(self, report: Report) -> int:
+        """Become the command if the answer is go and there is one; else the exit code."""
+        if report.ok and self.command:
+            become(self.command)
+        return exit_code(report)
+
+    def say(self, text: str) -> None:
+        """Tell people on standard error how it goes."""
+        if not self.output.quiet:
+            print(f"rankmuster: {text}", file=sys.stderr, flush=True)  # noqa: T201 no click here
+
+    def said(self, report: Report) -> Said:
+        """The report as it will be printed: to standard output, or beside the command's own."""
+        stream = sys.stderr if self.command else sys.stdout
+        if self.output.is_json:
+            data = msgspec.json.encode(report.to_dict())
+            text = (msgspec.json.format(data, indent=2) if stream.isatty() else data).decode()
+        else:
+            text = self.readable(report, stream)
+        return Said(text, exit_code(report), report.ok)
+
+    def readable(self, report: Report, stream: IO[str]) -> str:
+        """The report for people who read *stream*."""
+        from rankmuster.render import text
+
+        width = shutil.get_terminal_size().columns if stream.isatty() else None
+        return text(report, color=use_color(stream), quiet=self.output.quiet, width=width)
+
+    def deliver(self, said: Said, report_file: IO[str] | None) -> None:
+        """Put the report where it belongs: a file, standard output, or beside the command's own."""
+        if report_file is None:
+            click.echo(said.text, err=bool(self.command), color=True)
+        else:
+            report_file.write(said.text + "\n")
+            report_file.flush()
+
+
+def lead(muster: Muster, devices: Sequence[range], report_file: IO[str] | None) -> int:
+    """The parent of local processes: start all, print the one report, pass the exit code on."""
+    said: Said | None = None
+    for name in FOR_CHILDREN:
+        import_module(name)
+    with LocalWorld(muster.child, devices, sum(map(len, devices))) as world:
+        until: float | None = time.monotonic() + muster.deadline_s + LATE_S
+        while got := world.family.next_result(until):
+            number, result = got
+            if number == 0 and result:
+                said = msgspec.json.decode(result, type=Said)
+                muster.deliver(said, report_file)
+                # Who became the command may take its time; the others have nothing left to do.
+                until = None if said.go and muster.command else time.monotonic() + LATE_S
+            elif not result:
+                world.tell_death(number)
+                if number == 0:
+                    break
+        if said is None:
+            said = muster.said(mourn_root(world, devices, muster.deadline_s))
+            muster.deliver(said, report_file)
+        elif said.go and muster.command:
+            return next((code for code in world.family.wait() if code), 0)
+        world.family.end(0.0)
+    return said.code
+
+
+def mourn_root(world: LocalWorld, devices: Sequence[range], deadline_s: float) -> Report:
+    """The parent's own report where process 0 died, or fell silent, without one."""
+    until = time.monotonic() + LATE_S
+    code = world.family.exited(0, LATE_S)
+    for number in range(1, len(devices)):  # they have noticed; let them say so
+        world.family.exited(number, until - time.monotonic())
+    how = f"had no answer after {deadline_s:g} s"
+    if code is not None:
+        by = f"by signal {code - 128}" if code > 128 else f"with code {code}"
+        how = f"ended {by} before it had an answer"
+    lost = finding(
+        "RM603" if code is None else "RM602",
+        f"process 0, which led the muster, {how}",
+        ranks=devices[0],
+        others=(device for share in devices[1:] for device in share),
+    )
+    return Report(
+        world=World(size=sum(map(len, devices)), source="option"),
+        findings=(lost,),
+        absent=tuple(devices[0]),
+    )
+
+
+def follow(muster: Muster, place: Place, report_file: IO[str] | None) -> int:
+    """One process under a launcher: the report is the root's to print, others say one line."""
+    report = muster.come_up(place, Deadline.after(muster.deadline_s))
+    if place.is_root:
+        muster.deliver(muster.said(report), report_file)
+    elif not report.ok:
+        cause = next(iter(report.errors or report.findings), None)
+        muster.say(f"{report.verdict}: {cause.message if cause else 'no cause was told'}")
+    return muster.end(report)
+
+
+def exit_code(report: Report) -> int:
+    """2 where a program could not be read, else the report's own."""
+    if any(found.code in UNREAD for found in report.findings):
+        return 2
+    return report.exit_code()
+
+
+def become(command: tuple[str, ...]) -> NoReturn:
+    """Turn this process into the command; the secret of this muster does not come along."""
+    environ = hand_on(os.environ)
+    # Python ignores SIGPIPE; what we become expects the system's own way.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    sys.stdout.flush()  # exec forgets what is buffered
+    sys.stderr.flush()
+    os.execvpe(command[0], command, environ)  # noqa: S606 the command line was typed by the user
