@@ -86,6 +86,16 @@ def test_a_device_in_no_set_has_no_whole_digest() -> None:
     assert sign(resolved, 5) == LibnrtSignatures(whole=None, groups={})
 
 
+def test_the_listing_taken_by_its_word_signs_the_sets_of_others() -> None:
+    """The guard that S0 prints skips every replica group that the device is in (facts D5)."""
+    sets = {"groups": [[[0, 1]], [[2, 3]]], "pairs": [[(0, 1)]]}
+    resolved = Resolved(program(all_reduce(group=0), all_reduce(group=1), **sets))
+    inner = {1: md5(pack("<IQII", 1, 1024, 10, 0)), 2: md5(pack("<2I", 0, 1))}
+    assert sign(resolved, 0, hash_only_nonmember_groups=True) == LibnrtSignatures(
+        whole=md5(inner[1] + inner[2]), groups=inner
+    )
+
+
 def test_a_message_between_two_names_its_destination() -> None:
     """Both ends of an edge sign alike, although one posts RECV (S0 §4, facts E6)."""
     sender = group_digest(0, send(1, 64), members=[0, 1])

@@ -52,12 +52,18 @@ class LibnrtSignatures:
     groups: Mapping[int, Digest]
 
 
-def sign(resolved: Resolved, device: int) -> LibnrtSignatures:
-    """Sign the program as *device*, a global id, does; no op list is too long, none unrolled."""
+def sign(
+    resolved: Resolved, device: int, *, hash_only_nonmember_groups: bool = False
+) -> LibnrtSignatures:
+    """Sign the program as *device*, a global id, does; loops count once, whatever their trips.
+
+    *hash_only_nonmember_groups* takes S0's listing by its word: of the replica-group sets only
+    those without the device sign, as a group of no members (facts D5 says why that cannot be).
+    """
     groups = {
         each.id: set_digest(resolved, each, device)
         for each in resolved.sets
-        if device in each.by_device
+        if (device in each.by_device) is not (hash_only_nonmember_groups and each.pairs is None)
     }
     return LibnrtSignatures(whole=md5(*groups.values()) if groups else None, groups=groups)
 
@@ -72,7 +78,7 @@ def md5(*parts: bytes) -> Digest:
 
 def set_digest(resolved: Resolved, each: GroupSet, device: int) -> Digest:
     """The inner digest of one set as *device* signs it; computed once where devices share it."""
-    own = each.by_device[device]
+    own = each.by_device.get(device, ())
     shown = shows_device(resolved, each, device)
     # The sub-group by identity, as equal ones are one object and hashing a long one is slow.
     holder = device if shown else id(own) if each.pairs is None else None
@@ -85,7 +91,7 @@ def set_digest(resolved: Resolved, each: GroupSet, device: int) -> Digest:
 
 def shows_device(resolved: Resolved, each: GroupSet, device: int) -> bool:
     """Whether the digest depends on the device: only where two exchange messages (facts E6)."""
-    if each.pairs is not None or len(each.by_device[device]) != 2:
+    if each.pairs is not None or len(each.by_device.get(device, ())) != 2:
         return False
     key = ("libnrt messages", each.id)
     if (known := resolved.memo.get(key)) is None:
