@@ -37,7 +37,7 @@ CUSTOM = "custom:"
 """Starts the reduce op of a computation that is none of the standard ones."""
 
 MAX_BYTES = 1 << 26
-MAX_DEPTH = 100  # of loops and branches
+MAX_DEPTH = 64  # of loops and branches inside one another
 U32, I63 = (1 << 32) - 1, (1 << 63) - 1
 
 PROGRAM_KEYS = frozenset(
@@ -87,6 +87,9 @@ def read(data: Buffer, *, where: str = "", world: int | None = None) -> Program:
     text = data[3:] if data[:3] == b"\xef\xbb\xbf" else data
     try:
         return to_program(parse(text, where), world)
+    except RecursionError:
+        what = f"more than {MAX_DEPTH} loops and branches inside one another"
+        raise InvalidProgram(what, where=where) from None
     except Fault as fault:
         offset = locate(text, fault.path)
         line, column = (None, None) if offset is None else line_and_column(text, offset)
@@ -95,12 +98,9 @@ def read(data: Buffer, *, where: str = "", world: int | None = None) -> Program:
 
 
 def parse(text: Buffer, where: str) -> Any:
-    """The JSON value of *text*; raises InvalidProgram for anything else."""
+    """The JSON value of *text*; raises InvalidProgram where it holds none, RecursionError if deep."""
     try:
         return msgspec.json.decode(text)
-    except RecursionError:
-        what = f"more than {MAX_DEPTH} loops and branches inside one another"
-        raise InvalidProgram(what, where=where) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         # Like "JSON is malformed: trailing comma in object (byte 8)", "Input data was truncated".
         what, _, at = str(error).removeprefix("JSON is malformed: ").partition(" (byte ")
