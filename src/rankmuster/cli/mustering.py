@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import IO, NoReturn
+from typing import IO, NoReturn, TextIO
 
 import click
 import msgspec
@@ -109,7 +109,7 @@ class Muster:
             text = self.readable(report, stream)
         return Said(text, exit_code(report), report.ok)
 
-    def readable(self, report: Report, stream: IO[str]) -> str:
+    def readable(self, report: Report, stream: TextIO) -> str:
         """The report for people who read *stream*."""
         from rankmuster.render import text
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from itertools import accumulate
-from typing import IO
+from typing import IO, Any
 
 import click
 
@@ -13,13 +14,27 @@ from rankmuster import launch
 from rankmuster.cli.mustering import Muster, follow, lead
 from rankmuster.cli.output import Output
 from rankmuster.cli.programs import COUNT, Counts
+from rankmuster.errors import UnreadableInput
 from rankmuster.launch.fork import Stopped, stops_raise
 from rankmuster.load import process_path, read_path
-from rankmuster.load.files import STDIN
+from rankmuster.load.files import STDIN, shown
 from rankmuster.ranks import fold
 from rankmuster.session import DEADLINE_S
 
 LAUNCHED_DEADLINE_S = 300.0  # under a launcher, whose processes start far apart
+
+
+class Seconds(click.FloatRange):
+    """A number within the range, and a number it must be."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The seconds; nan is no time."""
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is no time", param, ctx)
+        return seconds
 
 
 @click.command()
@@ -39,7 +54,7 @@ LAUNCHED_DEADLINE_S = 300.0  # under a launcher, whose processes start far apart
 @click.option("--partitions", type=COUNT, metavar="P", help="Partitions, if it says none.")
 @click.option(
     "--deadline",
-    type=click.FloatRange(0, min_open=True, max=86400),
+    type=Seconds(0, min_open=True, max=86400),
     metavar="S",
     help=f"Seconds until the answer is no (default: {DEADLINE_S:g} with -n, else "
     f"{LAUNCHED_DEADLINE_S:g}).",
@@ -91,9 +106,9 @@ def up(
         command=command,
         output=Output.current(),
     )
-    for path in {path for path in muster.paths.values() if path != STDIN}:
-        with open(path, "rb"):  # noqa: PTH123 say now what could not be said by one voice later
-            pass
+    for path in dict.fromkeys(muster.paths.values()):
+        if path != STDIN and not os.access(path, os.R_OK):
+            raise UnreadableInput(f"{shown(path)}: permission denied")
     if place is not None:
         return follow(muster, place, report_file)
     try:
@@ -114,7 +129,7 @@ def share(processes: int, world: int | None, each: tuple[int, ...]) -> list[rang
         )
     if world is not None and sum(counts) != world:
         raise click.UsageError(
-            f"{processes} processes that hold {fold(set(counts))} devices each hold "
-            f"{sum(counts)}, not {world}; choose -n and --devices-per-process so that they fit"
+            f"{processes} processes with {fold(counts)} device(s) each make {sum(counts)}, "
+            f"not a world of {world}; choose -n and --devices-per-process so that they do"
         )
     return [range(end - count, end) for count, end in zip(counts, accumulate(counts), strict=True)]
