@@ -98,7 +98,7 @@ def read(data: Buffer, *, where: str = "", world: int | None = None) -> Program:
 
 
 def parse(text: Buffer, where: str) -> Any:
-    """The JSON value of *text*; raises InvalidProgram for none and RecursionError for a deep one."""
+    """The JSON value of *text*; raises InvalidProgram for none, RecursionError for a deep one."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
