@@ -26,6 +26,8 @@ T = TypeVar("T")
 LATENCY_MAX = 100.0
 MARGIN = 1000 * LATENCY_MAX
 LAST_GRACE = 2
+BITS = 32
+MASK = (1 << BITS) - 1
 
 
 class _Wait(Enum):
@@ -140,7 +142,10 @@ def _feed(steps: Steps[T], answer: _Answer) -> Send | Recv:
 
 
 class _World(ABC, Generic[T]):
-    """The state of one run. A link is `source * size + destination`."""
+    """The state of one run. A link is `source << BITS | destination`, and so is a wait.
+
+    A peer may be a rank that this world does not have: nothing ever comes from there.
+    """
 
     def __init__(self, ranks: Sequence[Steps[T]], seed: int, *, trace: bool) -> None:
         self.ranks, self.size, self.tracing = ranks, len(ranks), trace
@@ -149,8 +154,8 @@ class _World(ABC, Generic[T]):
         self.delays: Mapping[int, float] = {}
         self.random = random.Random(seed).random  # noqa: S311 - a schedule to replay, no secret
         self.result = Simulation[T](steps=[0] * self.size)
-        self.at: list[Send | Recv | None] = [None] * self.size
-        self.awaited = [0] * self.size  # by how many ranks
+        self.at: dict[int, Send | Recv] = {}  # where each waiting rank stands
+        self.awaited: Counter[int] = Counter()  # by how many ranks
         self.depth = [0] * self.size
         self.left = self.size
         self.gone: set[int] = set()
@@ -178,7 +183,7 @@ class _World(ABC, Generic[T]):
             self.now, _, act, subject = heapq.heappop(self.events)
             act(subject)
         if self.left:
-            raise Deadlock({rank: step.peer for rank, step in enumerate(self.at) if step})
+            raise Deadlock({rank: step.peer for rank, step in self.at.items()})
         self.result.time, self.result.rounds = self.now, max(self.depth, default=0)
         return self.result
 
@@ -192,8 +197,8 @@ class _World(ABC, Generic[T]):
 
     def link(self, rank: int, step: Send | Recv) -> int:
         if isinstance(step, Send):
-            return rank * self.size + step.peer
-        return step.peer * self.size + rank
+            return rank << BITS | step.peer
+        return step.peer << BITS | rank
 
     def resume(self, rank: int, answer: _Answer) -> None:
         """Take *rank* from one answer to its next wait, its end or its fault."""
@@ -228,8 +233,7 @@ class _World(ABC, Generic[T]):
             self.give_up_soon(rank)
 
     def end_wait(self, rank: int, answer: _Answer) -> None:
-        step, self.at[rank] = self.at[rank], None
-        assert step is not None, "only a rank that waits is answered"
+        step = self.at.pop(rank)
         self.awaited[step.peer] -= 1
         if self.tracing:
             self.record(rank, step, answer)
@@ -243,23 +247,23 @@ class _World(ABC, Generic[T]):
         self.gone.add(rank)
         self.ranks[rank].close()
         if self.awaited[rank]:  # seldom: a scan is cheaper than to keep lists of waiters
-            for waiter, step in enumerate(self.at):
-                if step and step.peer == rank:
+            for waiter, step in self.at.items():
+                if step.peer == rank:
                     self.give_up_soon(waiter)
 
     def expire(self, grace: int) -> None:
         self.expired = grace
-        for rank, step in enumerate(self.at):
-            if step and step.grace <= grace:
+        for rank, step in self.at.items():
+            if step.grace <= grace:
                 self.give_up_soon(rank)
 
     def give_up_soon(self, rank: int) -> None:
-        self.soon(self.give_up, self.result.steps[rank] * self.size + rank)
+        self.soon(self.give_up, self.result.steps[rank] << BITS | rank)
 
     def give_up(self, wait: int) -> None:
         """Throw into a rank what ends its wait, unless that is over or about to be answered."""
-        number, rank = divmod(wait, self.size)
-        step = self.at[rank]
+        number, rank = wait >> BITS, wait & MASK
+        step = self.at.get(rank)
         if step is None or number != self.result.steps[rank] or self.is_settled(rank, step):
             return
         if trouble := self.trouble(step):
@@ -312,14 +316,15 @@ class _Buffered(_World[T]):
         return None
 
     def is_settled(self, rank: int, step: Send | Recv) -> bool:
-        return step.peer in self.gone and self.link(rank, step) in self.mail
+        left_frames = step.peer in self.gone and self.link(rank, step) in self.mail
+        return left_frames and step.grace > self.expired
 
     def arrive(self, link: int) -> None:
-        source, rank = divmod(link, self.size)
+        source, rank = link >> BITS, link & MASK
         here = self.arrived.get(link, 0)
         if len(self.mail.get(link, ())) == here:
             return  # lost with its sender
-        step = self.at[rank]
+        step = self.at.get(rank)
         if source in self.gone and source in self.dies and self.random() < 0.5:
             self.lose(link, here)
         elif self.skew and self.skew[link] > 0:
@@ -334,7 +339,7 @@ class _Buffered(_World[T]):
 
     def receive(self, link: int, step: Recv) -> bytes | MusterError:
         depth, frame = self.pop(link)
-        return self.received(link % self.size, step, frame, depth)
+        return self.received(link & MASK, step, frame, depth)
 
     def pop(self, link: int) -> tuple[int, bytes]:
         frames = self.mail[link]
@@ -346,11 +351,11 @@ class _Buffered(_World[T]):
 
     def lose(self, link: int, here: int) -> None:
         """Drop what of a dead rank has not arrived yet; a reset takes it along."""
-        rank = link % self.size
+        rank = link & MASK
         del self.mail[link][here:]
         if not here:
             del self.mail[link]
-        if self.at[rank]:
+        if rank in self.at:
             self.give_up_soon(rank)
 
 
@@ -360,20 +365,17 @@ class _Rendezvous(_World[T]):
     def attempt(self, rank: int, step: Send | Recv) -> _Answer | _Wait:
         link = self.link(rank, step)
         if self.is_settled(rank, step):
-            self.soon(self.meet, link, self.delays.get(link // self.size, 0.0))
+            self.soon(self.meet, link, self.delays.get(link >> BITS, 0.0))
         return _Wait.WAIT
 
     def is_settled(self, rank: int, step: Send | Recv) -> bool:
-        other = self.at[step.peer]
-        return (
-            other is not None
-            and other.peer == rank
-            and type(other) is not type(step)
-            and not self.skew[self.link(rank, step)]
-        )
+        other = self.at.get(step.peer)
+        if other is None or other.peer != rank or type(other) is type(step):
+            return False
+        return not self.skew[self.link(rank, step)]
 
     def meet(self, link: int) -> None:
-        source, rank = divmod(link, self.size)
+        source, rank = link >> BITS, link & MASK
         sends, receives = self.at[source], self.at[rank]
         assert isinstance(sends, Send), "a rank leaves a settled wait only by meeting"
         assert isinstance(receives, Recv), "a rank leaves a settled wait only by meeting"
