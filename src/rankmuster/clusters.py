@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from rankmuster.arch.chip import Chip, chip_for
+from rankmuster.arch.cores import FLIPPED_NODES, physical_core
 from rankmuster.arch.instances import ALIASES, INSTANCES, Instance, generic
 from rankmuster.arch.pods import ALONE, PodMode, PodType, Seat, view
 from rankmuster.errors import InvalidCluster, did_you_mean
@@ -29,13 +30,15 @@ COMMUNICATORS_SINCE = ((2, 34, 10), 16)  # release note of SDK 2.32
 class Place:
     """Where one device lies: `chip` counts inside the node, `worker` inside the chip.
 
-    `pod` and `rack` are None where there is none; `sync_processors` are indexes on the chip.
+    `cores` are the physical cores behind the device and `sync_processors` indexes on the chip;
+    `pod` and `rack` are None where there is none.
     """
 
     device: int
     node: int
     chip: int
     worker: int
+    cores: tuple[int, ...]
     sync_processors: tuple[int, ...]
     pod: int | None
     pod_node: int | None
@@ -178,11 +181,20 @@ class Cluster:
             node=node,
             chip=local // self.workers_per_chip,
             worker=local % self.workers_per_chip,
+            cores=self._cores(local, seat),
             sync_processors=self._sync_processors(local),
             pod=seat.serial if in_pod else None,
             pod_node=seat.node if in_pod else None,
             rack=self.rack_of(device) if self.instance.rack_nodes else None,
         )
+
+    def _cores(self, local: int, seat: Seat) -> tuple[int, ...]:
+        chip, worker = divmod(local, self.workers_per_chip)
+        logical = range(worker * self.core_size, (worker + 1) * self.core_size)
+        if not self.instance.reordered_cores:
+            return tuple(logical)
+        flipped = seat.size > 1 and seat.node in FLIPPED_NODES
+        return tuple(physical_core(chip, core, flipped=flipped) for core in logical)
 
     def _sync_processors(self, local: int) -> tuple[int, ...]:
         if not self.is_neuron:

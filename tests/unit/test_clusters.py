@@ -103,11 +103,23 @@ def test_locate() -> None:
         node=1,
         chip=1,
         worker=2,
+        cores=(0, 1),
         sync_processors=(8, 9, 10, 11),
         pod=1,
         pod_node=1,
         rack=None,
     )
+
+
+def test_physical_cores() -> None:
+    """Trn2's cores come in the order of the chip's place, reversed by pairs on nodes 1 and 3."""
+    alone, pod = parse("trn2:1"), parse("trn2u:4")
+    chips = (0, 1, 4, 5)
+    assert [alone.locate(4 * chip).cores for chip in chips] == [(4, 5), (2, 3), (0, 1), (6, 7)]
+    assert [alone.locate(worker).cores for worker in range(4)] == [(4, 5), (6, 7), (2, 3), (0, 1)]
+    flipped = [pod.locate(64 + worker).cores for worker in range(4)]
+    assert flipped == [(0, 1), (2, 3), (6, 7), (4, 5)]
+    assert parse("trn3:1").locate(1).cores == (2, 3)
 
 
 @pytest.mark.parametrize("device", [-1, 256, 0xFFFFFFFF])

@@ -23,7 +23,8 @@ class Instance:
     `core_sizes` are the logical-core sizes it allows, the default first; `network_gbps` is all of
     the server's network, 0 where it has none that joins servers; `pod_nodes` how many servers
     share a pod at most; `rack_nodes` how many stand in one rack, 0 where that is not known;
-    `servers` how many of them one name stands for.
+    `servers` how many of them one name stands for; `reordered_cores` says that logical cores are
+    not the physical ones in order (`arch.cores`).
     """
 
     name: str
@@ -39,6 +40,7 @@ class Instance:
     rack_nodes: int = 0
     servers: int = 1
     spans_nodes: bool = True
+    reordered_cores: bool = False
     note: str = ""
 
     @property
@@ -90,6 +92,7 @@ _TRN2 = Instance(
     network_gbps=3200,
     link="1024 GB/s a chip",
     memory_gib=1536,
+    reordered_cores=True,
 )
 _TRN2U = replace(
     _TRN2,

@@ -114,9 +114,8 @@ def _devices(cluster: Cluster, world_size: int) -> dict[str, Any]:
 
 
 def _place(fields: dict[str, Any]) -> dict[str, Any]:
-    fields["sync_processors"] = list(fields["sync_processors"])
     del fields["device"]
-    return fields
+    return {key: list(each) if isinstance(each, tuple) else each for key, each in fields.items()}
 
 
 def _group(placed: Placed, moved: Traffic, cluster: Cluster, resolved: Resolved) -> dict[str, Any]:
