@@ -209,6 +209,14 @@ def test_a_fault_is_found_in_the_text() -> None:
     assert str(caught.value).startswith(f"step.json:7:{column}: ops[2].body[0].group is 9")
 
 
+def test_a_long_text_is_not_searched_for_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond some length the path alone says where the fault is."""
+    monkeypatch.setattr("rankmuster.formats.json_text.SEARCHED_BYTES", 10)
+    with pytest.raises(InvalidProgram) as caught:
+        read(changed(["ops"], 3), where="step.json")
+    assert str(caught.value) == "step.json: ops is 3, not a list"
+
+
 def test_another_version_is_known_but_not_read() -> None:
     """A newer file asks for a newer release."""
     with pytest.raises(UnsupportedFormat, match=r"new.json:1:12: format is .*/2"):
