@@ -13,8 +13,8 @@ from typing import Any
 
 from rankmuster.compare.steps import FIELDS, Step, alike, differs, is_unknown
 
-REACH = 48  # how many ops ahead a place is sought where both sides go on alike
-WINDOWS = (3, 2, 1)  # so many ops in a row must agree there; fewer only where that finds none
+REACH = 32  # how many ops ahead a place is sought where both sides go on alike
+WINDOW = 3  # so many ops in a row must agree there; fewer only where that finds none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,16 +120,23 @@ def contents(posting: Sequence[Step], unknown: Collection[int]) -> Counter[tuple
 def resume(
     left: Sequence[Step], right: Sequence[Step], ignored: Collection[int]
 ) -> tuple[int, int]:
-    """How many ops to skip on each side so that both go on alike; (1, 1) if nothing near does."""
-    for window in WINDOWS:
-        for skip_left, skip_right in skips():
-            ours = left[skip_left : skip_left + window]
-            theirs = right[skip_right : skip_right + window]
-            if len(ours) == len(theirs) > 0 and all(
-                alike(one, other, ignored) for one, other in zip(ours, theirs, strict=True)
-            ):
-                return skip_left, skip_right
-    return 1, 1
+    """How many ops to skip on each side so that both go on alike; (1, 1) if nothing near does.
+
+    The nearest place where WINDOW ops in a row agree, or else where most do.
+    """
+    best, longest = (1, 1), 0
+    for skip_left, skip_right in skips():
+        ours, theirs = left[skip_left : skip_left + WINDOW], right[skip_right : skip_right + WINDOW]
+        run = 0
+        for one, other in zip(ours, theirs, strict=False):
+            if not alike(one, other, ignored):
+                break
+            run += 1
+        if run == WINDOW:
+            return skip_left, skip_right
+        if run > longest:
+            best, longest = (skip_left, skip_right), run
+    return best
 
 
 def skips() -> Iterator[tuple[int, int]]:

@@ -14,6 +14,11 @@ from rankmuster.compare.votes import Votes, is_decided
 from rankmuster.finding import Severity
 from rankmuster.signature.canonical import set_digest
 
+EXPLAINED = 64
+"""Of so many sides of one communicator the difference is looked for; where nobody agrees with
+anybody, more would say no more.
+"""
+
 
 def stories_of(shared: Shared, votes: Votes, stories: dict[object, Story]) -> None:
     """Add what the sides of *shared* differ in to *stories*, where other communicators may have it.
@@ -21,7 +26,7 @@ def stories_of(shared: Shared, votes: Votes, stories: dict[object, Story]) -> No
     Every side is compared with the reference: the largest of those whose evidence lacks least.
     """
     reference = max(shared.sides, key=lambda side: (-lacking(side), len(side.devices)))
-    for other in shared.sides:
+    for other in shared.sides[:EXPLAINED]:
         if other is not reference:
             for found in explain(reference, other):
                 add(stories, shared, (reference, other), found, votes)
@@ -29,10 +34,14 @@ def stories_of(shared: Shared, votes: Votes, stories: dict[object, Story]) -> No
 
 def lacking(side: Side) -> int:
     """How many fields of its ops the side's evidence does not hold."""
-    posted = steps(side.first.resolved, side.set_ids)
-    return len(side.first.resolved.program.not_recorded) + len(
-        {field for each in posted for field in range(len(FIELDS)) if is_unknown(field, each)}
-    )
+    resolved = side.first.resolved
+    key = ("lacking", side.set_ids)
+    if (known := resolved.memo.get(key)) is None:
+        fields = range(len(FIELDS))
+        posted = steps(resolved, side.set_ids)
+        unknown = sum(any(is_unknown(field, each) for each in posted) for field in fields)
+        known = resolved.memo[key] = len(resolved.program.not_recorded) + unknown
+    return int(known)
 
 
 def explain(left: Side, right: Side) -> tuple[tuple[str, Difference], ...]:
@@ -83,7 +92,7 @@ def add(
     """Put the difference of two sides into its story."""
     code, found = coded
     both = (found.left, found.right)
-    sets = [sets_in_question(side, step) for side, step in zip(sides, both, strict=True)]
+    sets = [sets_in_question(side, step, found) for side, step in zip(sides, both, strict=True)]
     voters = votes.weigh(list(zip(sides, sets, strict=True)))
     odd = odd_side(voters) if found.field == "members" else None
     key = (code, found.field, *cause(sides, both, sets, odd, found))
@@ -130,9 +139,14 @@ def gap_of(side: Side, found: Difference, other: Side) -> int:
     return max(first, min(place, posted[found.at].token.index if found.at < len(posted) else last))
 
 
-def sets_in_question(side: Side, step: Step | None) -> tuple[int, ...]:
-    """The sets whose other members may vote: that of the op, or those of the communicator."""
-    return side.set_ids if step is None else (step.token.group,)
+def sets_in_question(side: Side, step: Step | None, found: Difference) -> tuple[int, ...]:
+    """The sets whose other members may vote: that of the op, or those of the communicator.
+
+    That all others lack an op is no vote for those who lack it: it may be for these few only.
+    """
+    if step is not None:
+        return (step.token.group,)
+    return () if found.field == "op" else side.set_ids
 
 
 def cause(

@@ -10,47 +10,73 @@ from collections.abc import Sequence
 
 from rankmuster.compare.shared import Side
 from rankmuster.copies import ProgramClass
+from rankmuster.group import SubGroup
 from rankmuster.resolve import Resolved
 from rankmuster.signature.canonical import posting_state, set_digest
 from rankmuster.signature.digest import Digest
 
+ENOUGH = 2
+"""So many other sub-groups must be of one mind: the stages of a pipeline may well do different
+things on one set, and then one of them says nothing about another.
+"""
+
 
 class Votes:
-    """Answers for the programs of one comparison, each worked out once."""
+    """What whole sets post in the programs of one comparison, each worked out once."""
 
     def __init__(self, programs: Sequence[ProgramClass]) -> None:
         self.programs = programs
-        self.known: dict[tuple[int, ...], frozenset[int]] = {}
+        self.known: dict[tuple[Digest, ...], tuple[bytes, frozenset[int]] | None] = {}
 
-    def voters(self, side: Side, set_ids: Sequence[int]) -> frozenset[int]:
-        """The devices of *side*, and all that post on sets like these what it posts there."""
-        if not set_ids:
-            return frozenset(side.devices)
-        key = (side.first.number, *set_ids)
-        if (known := self.known.get(key)) is None:
-            known = self.known[key] = frozenset(
-                device
-                for each in self.programs
-                if posts_alike(side.first.resolved, set_ids, each.resolved)
-                for device in each.devices
-            )
-        member_of = side.first.resolved.sets[set_ids[0]].by_device
-        return frozenset(side.devices).union(known & member_of.keys())
+    def weigh(self, sides: Sequence[tuple[Side, tuple[int, ...]]]) -> list[frozenset[int]]:
+        """The devices that speak for each side, given with the sets in question.
 
-    def weigh(self, sides: Sequence[tuple[Side, Sequence[int]]]) -> list[frozenset[int]]:
-        """The voters of each side, given with the sets in question; just its own if it needs none.
-
-        A device that would vote for two sides votes for none but the one that it is on.
+        Its own, and on a tie those of the set's other sub-groups, if they are of one mind.
         """
         own = [frozenset(side.devices) for side, _ in sides]
         if is_decided(own):
             return own
-        votes = [self.voters(side, set_ids) for side, set_ids in sides]
-        on_sides = frozenset().union(*own)
         return [
-            mine.union(vote - on_sides - frozenset().union(*votes[:n], *votes[n + 1 :]))
-            for n, (mine, vote) in enumerate(zip(own, votes, strict=True))
+            mine | self.others(side, set_ids)
+            for mine, (side, set_ids) in zip(own, sides, strict=True)
         ]
+
+    def others(self, side: Side, set_ids: tuple[int, ...]) -> frozenset[int]:
+        """The devices of the other sub-groups, if all post on these sets what *side* does."""
+        if not set_ids:
+            return frozenset()
+        resolved = side.first.resolved
+        names = tuple(set_digest(resolved, each) for each in set_ids)
+        if names not in self.known:
+            self.known[names] = self.one_mind(names, resolved.sets[set_ids[0]].members)
+        posted, devices = self.known[names] or (b"", frozenset[int]())
+        return devices if posted == set_posting(resolved, set_ids) else frozenset()
+
+    def one_mind(
+        self, names: tuple[Digest, ...], members: tuple[SubGroup, ...]
+    ) -> tuple[bytes, frozenset[int]] | None:
+        """What all sub-groups post that are not split themselves, and their devices."""
+        posted = self.by_device(names)
+        minds: dict[bytes, list[SubGroup]] = {}
+        for group in members:
+            mind = {posted[device] for device in group if device in posted}
+            if len(mind) == 1:
+                minds.setdefault(mind.pop(), []).append(group)
+        if len(minds) != 1 or b"" in minds:
+            return None
+        [(what, groups)] = minds.items()
+        agreeing = frozenset(device for group in groups for device in group if device in posted)
+        return (what, agreeing) if len(groups) >= ENOUGH else None
+
+    def by_device(self, names: tuple[Digest, ...]) -> dict[int, bytes]:
+        """What each device's program posts on the sets of these digests; b"" if it lacks one."""
+        posted: dict[int, bytes] = {}
+        for each in self.programs:
+            numbers = set_numbers(each.resolved)
+            ids = tuple(numbers[name] for name in names if name in numbers)
+            what = set_posting(each.resolved, ids) if len(ids) == len(names) else b""
+            posted.update(dict.fromkeys(each.devices, what))
+        return posted
 
 
 def is_decided(votes: Sequence[frozenset[int]]) -> bool:
@@ -59,22 +85,13 @@ def is_decided(votes: Sequence[frozenset[int]]) -> bool:
     return 2 * max(counts) > sum(counts)
 
 
-def posts_alike(ours: Resolved, set_ids: Sequence[int], theirs: Resolved) -> bool:
-    """Whether *theirs* has the same sets, and posts the same on them in the same order."""
-    numbers = [set_number(theirs, set_digest(ours, each)) for each in set_ids]
-    known = tuple(each for each in numbers if each is not None)
-    return len(known) == len(numbers) and set_posting(theirs, known) == set_posting(
-        ours, tuple(set_ids)
-    )
-
-
-def set_number(resolved: Resolved, digest: Digest) -> int | None:
-    """The id of the set with this digest, the first of equal ones."""
+def set_numbers(resolved: Resolved) -> dict[Digest, int]:
+    """The id of the set of each digest, the first of equal ones."""
     if (known := resolved.memo.get("set numbers")) is None:
         known = resolved.memo["set numbers"] = {
             set_digest(resolved, each.id): each.id for each in reversed(resolved.sets)
         }
-    return known.get(digest)
+    return known
 
 
 def set_posting(resolved: Resolved, set_ids: tuple[int, ...]) -> bytes:

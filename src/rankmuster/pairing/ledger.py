@@ -38,12 +38,12 @@ def ledger(resolved: Resolved, devices: Iterable[int]) -> int:
 def message_entries(resolved: Resolved, devices: Iterable[int]) -> Iterator[int]:
     """One number per send, and one below zero per receive."""
     numbered = Numbered()
-    for (edge, kind), through in edges(resolved, devices, numbered).items():
-        sign = 1 if kind is OpKind.SEND else -1
-        where = members_digest(resolved, numbered.members[edge.communicator])
-        ends = (edge.source, edge.target, edge.label)
-        for ordinal, message in enumerate(sequence(resolved, through)):
-            yield sign * number(where, *ends, ordinal, message.content)
+    for kind, sign in ((OpKind.SEND, 1), (OpKind.RECV, -1)):
+        for edge, through in edges(resolved, devices, kind, numbered).items():
+            where = members_digest(resolved, numbered.members[edge.communicator])
+            ends = (edge.source, edge.target, edge.label)
+            for ordinal, message in enumerate(sequence(resolved, through)):
+                yield sign * number(where, *ends, ordinal, message.content)
 
 
 def split_entries(resolved: Resolved, device: int) -> Iterator[int]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rankmuster.copies import ProgramClass, ProgramCopy, classes
 from rankmuster.finding import Finding, Severity, Value, finding
-from rankmuster.pairing.posts import Edge, Message, Numbered, edges, posts, sequence
+from rankmuster.pairing.posts import Edge, Lane, Message, Numbered, edges, posts, sequence
 from rankmuster.pairing.splits import transposed
 from rankmuster.pairing.strays import Stray, strays_told
 from rankmuster.program import OpKind
@@ -24,11 +24,8 @@ Messages = tuple[Message, ...]
 class Ends(NamedTuple):
     """What is sent and what is received on an edge; empty where nobody does."""
 
-    sent: Messages = ()
-    received: Messages = ()
-
-
-NOBODY = Ends()
+    sent: Messages
+    received: Messages
 
 
 def pair(copies: Iterable[ProgramCopy], world_size: int) -> tuple[Finding, ...]:
@@ -102,31 +99,34 @@ def lots(
     held: Sequence[ProgramClass], present: set[int], numbered: Numbered
 ) -> Iterator[tuple[Ends, list[Edge]]]:
     """The edges in lots that are sent and received the very same sequences of messages."""
+    sent = all_edges(held, present, OpKind.SEND, numbered)
+    received = all_edges(held, present, OpKind.RECV, numbered)
     alike: dict[tuple[int, int], tuple[Ends, list[Edge]]] = {}
-    for edge, ends in all_edges(held, present, numbered).items():
+    for edge in (sent | received) if sent.keys() != received.keys() else sent:
         if edge.source in present and edge.target in present:
-            key = (id(ends.sent), id(ends.received))
-            alike.setdefault(key, (ends, []))[1].append(edge)
+            ends = (sent.get(edge, ()), received.get(edge, ()))
+            key = (id(ends[0]), id(ends[1]))
+            if key not in alike:
+                alike[key] = (Ends(*ends), [])
+            alike[key][1].append(edge)
     yield from alike.values()
 
 
 def all_edges(
-    held: Sequence[ProgramClass], present: set[int], numbered: Numbered
-) -> dict[Edge, Ends]:
-    """Every edge on which something is sent or received, with what is."""
-    found: dict[Edge, Ends] = {}
+    held: Sequence[ProgramClass], present: set[int], kind: OpKind, numbered: Numbered
+) -> dict[Edge, Messages]:
+    """Every edge on which something is sent (or received), with what is."""
+    found: dict[Edge, Messages] = {}
     for each in held:
         if not posts(each.resolved):
             continue
-        devices = [device for device in each.devices if device in present]
-        for (edge, kind), through in edges(each.resolved, devices, numbered).items():
-            ends = found.get(edge, NOBODY)
-            messages = sequence(each.resolved, through)
-            found[edge] = (
-                ends._replace(sent=messages)
-                if kind is OpKind.SEND
-                else ends._replace(received=messages)
-            )
+        devices = present.intersection(each.devices)
+        last: tuple[Lane, ...] | None = None
+        messages: Messages = ()
+        for edge, through in edges(each.resolved, devices, kind, numbered).items():
+            if through is not last:
+                last, messages = through, sequence(each.resolved, through)
+            found[edge] = messages
     return found
 
 

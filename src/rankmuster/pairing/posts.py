@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from rankmuster.finding import OpRef
 from rankmuster.group import SubGroup
 from rankmuster.program import POINT_TO_POINT, Branch, Loop, Op, OpKind
-from rankmuster.resolve import GroupSet, Resolved
+from rankmuster.resolve import Resolved
 from rankmuster.signature.canonical import events
 from rankmuster.wording import reference
 
@@ -128,41 +128,36 @@ def lanes(resolved: Resolved) -> dict[Lane, list[Post]]:
 
 
 def edges(
-    resolved: Resolved, devices: Iterable[int], numbered: Numbered
-) -> dict[tuple[Edge, OpKind], list[Lane]]:
-    """The edges that *devices* send or receive on, each with the lanes of the program that do so.
+    resolved: Resolved, devices: Iterable[int], kind: OpKind, numbered: Numbered
+) -> dict[Edge, tuple[Lane, ...]]:
+    """The edges that *devices* send on (or receive on), each with the lanes that do so.
 
     A peer outside the sub-group still makes an edge; nobody is at its other end.
     """
-    found: dict[tuple[Edge, OpKind], list[Lane]] = {}
-    for device in devices:
-        for lane in lanes(resolved):
-            set_id, kind, _, label = lane
-            each = resolved.sets[set_id]
-            for other in partners(resolved, each, lane, device):
-                source, target = (device, other) if kind is OpKind.SEND else (other, device)
-                edge = Edge(numbered.number(each.by_device[device]), source, target, label)
-                found.setdefault((edge, kind), []).append(lane)
+    own = frozenset(devices)
+    found: dict[Edge, tuple[Lane, ...]] = {}
+    for lane in lanes(resolved):
+        if lane[1] is kind:
+            alone = (lane,)
+            for edge in lane_edges(resolved, lane, own, numbered):
+                known = found.get(edge)
+                found[edge] = alone if known is None else known + alone
     return found
 
 
-def partners(resolved: Resolved, each: GroupSet, lane: Lane, device: int) -> Iterable[int]:
-    """Whom *device* sends to or receives from in a set."""
-    _, kind, peer, _ = lane
-    if each.pairs is None:
-        return () if peer is None or device not in each.by_device else (peer,)
-    return neighbours(resolved, each, kind).get(device, ())
-
-
-def neighbours(resolved: Resolved, each: GroupSet, kind: OpKind) -> dict[int, list[int]]:
-    """The targets of each source of a pairs set for sends; for receives, the other way round."""
-    key = ("neighbours", each.id, kind)
-    if (known := resolved.memo.get(key)) is None:
-        known = resolved.memo[key] = {}
-        for source, target in each.pairs or ():
-            here, there = (source, target) if kind is OpKind.SEND else (target, source)
-            known.setdefault(here, []).append(there)
-    return known
+def lane_edges(
+    resolved: Resolved, lane: Lane, own: frozenset[int], numbered: Numbered
+) -> Iterator[Edge]:
+    """The edges of one lane that start (or, for a receive, end) at one of *own*."""
+    set_id, kind, peer, label = lane
+    each, is_send = resolved.sets[set_id], kind is OpKind.SEND
+    for source, target in each.pairs or ():
+        if (source if is_send else target) in own:
+            yield Edge(numbered.number(each.by_device[source]), source, target, label)
+    if each.pairs is None and peer is not None:
+        for device in own & each.by_device.keys():
+            ends = (device, peer) if is_send else (peer, device)
+            yield Edge(numbered.number(each.by_device[device]), *ends, label)
 
 
 def sequence(resolved: Resolved, through: Iterable[Lane]) -> tuple[Message, ...]:
@@ -171,7 +166,7 @@ def sequence(resolved: Resolved, through: Iterable[Lane]) -> tuple[Message, ...]
     A branch, a loop of unknown count or too many messages leave one message per place in the text,
     told with the loops and branches around it.
     """
-    chosen = frozenset(through)
+    chosen = tuple(dict.fromkeys(through))
     if (known := resolved.memo.get(("sequence", chosen))) is None:
         table = lanes(resolved)
         placed = sorted(
