@@ -37,8 +37,7 @@ def text(
     page = Page(color=color, width=width)
     page.line((report.verdict, STYLES[report.verdict]), ": ", headline(report))
     shown = [each for each in report.findings if not quiet or each.severity is Severity.ERROR]
-    for found in by_weight(shown)[:FINDINGS_SHOWN]:
-        add_finding(page, found)
+    add_findings(page, by_weight(shown)[:FINDINGS_SHOWN])
     if len(shown) > FINDINGS_SHOWN:
         page.line(f"… and {count(len(shown) - FINDINGS_SHOWN, 'more finding')} (--format json)")
     if not quiet:
@@ -58,8 +57,7 @@ def modules(names: Sequence[str], reports: Sequence[Report], *, color: bool = Fa
             f" {printable(name)}: ",
             headline(report),
         )
-        for found in report.errors[:FINDINGS_SHOWN]:
-            add_finding(page, found)
+        add_findings(page, report.errors[:FINDINGS_SHOWN])
     return str(page)
 
 
@@ -108,13 +106,26 @@ def findings_text(
 ) -> str:
     """*findings* for people; *labels* name the sides of their values instead of device ids."""
     page = Page(color=color)
-    for found in by_weight(findings):
-        add_finding(page, found, labels)
+    add_findings(page, by_weight(findings), labels)
     return str(page)
 
 
-def add_finding(page: Page, found: Finding, labels: Sequence[str] = ()) -> None:
-    """One finding: what, the values side by side, the ops around it, and what to do."""
+def add_findings(page: Page, findings: Iterable[Finding], labels: Sequence[str] = ()) -> None:
+    """Findings one by one; the ops around only of the first, and each advice only once."""
+    told: set[str] = set()
+    around = True
+    for found in findings:
+        add_finding(page, found, labels)
+        for line in found.context if around else ():
+            page.line((printable(line), "dim"), indent=4)
+        around = around and not found.context
+        if found.fix and found.severity is not Severity.INFO and found.fix not in told:
+            page.line(("fix: ", "bold"), printable(found.fix), indent=4)
+            told.add(found.fix)
+
+
+def add_finding(page: Page, found: Finding, labels: Sequence[str]) -> None:
+    """One finding: what, and the values side by side."""
     severity = str(found.severity)
     page.line((f"{severity} {found.code}", STYLES[severity]), ": ", printable(found.message))
     if len(found.values) > 1:
@@ -124,10 +135,6 @@ def add_finding(page: Page, found: Finding, labels: Sequence[str] = ()) -> None:
             expected = found.majority and each.ranks == found.others
             mark = "  (the majority)" if expected else ""
             page.line(f"{printable(side):{wide}}  {value(each.value)}{mark}", indent=4)
-    for line in found.context:
-        page.line((printable(line), "dim"), indent=4)
-    if found.fix and found.severity is not Severity.INFO:
-        page.line(("fix: ", "bold"), printable(found.fix), indent=4)
 
 
 def add_programs(page: Page, report: Report) -> None:
