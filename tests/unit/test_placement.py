@@ -84,6 +84,7 @@ def test_devices_are_placed() -> None:
         "node": 0,
         "chip": 1,
         "worker": 2,
+        "cores": [4, 5],
         "sync_processors": [8, 9, 10, 11],
         "pod": None,
         "pod_node": None,
