@@ -16,7 +16,8 @@ from rankmuster.finding import Finding, OpRef, Severity, finding
 from rankmuster.program import REDUCING, Branch, Loop, Op, walk
 from rankmuster.ranks import ranges
 from rankmuster.resolve import GroupSet, Resolved
-from rankmuster.signature.canonical import Event, Place, content, events, places
+from rankmuster.signature.canonical import content
+from rankmuster.signature.places import Event, Place, events, places
 
 MUST_COVER = frozenset({"hlo", "stablehlo"})  # formats whose verifiers demand every id
 MAX_SETS = 12  # NEC_MAX_COMM_N (facts §2.1); 16 from runtime 2.34.10 on

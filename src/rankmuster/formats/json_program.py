@@ -7,68 +7,42 @@ is for `verify`; here they are whole numbers of 32 bits.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import msgspec
 
 from rankmuster.errors import InvalidProgram, UnsupportedFormat, did_you_mean
+from rankmuster.formats.json_fields import (
+    I63,
+    U32,
+    Fault,
+    a_list,
+    an_object,
+    check_keys,
+    quote,
+    required,
+    whole,
+)
+from rankmuster.formats.json_op import Tables, read_op
 from rankmuster.formats.json_text import Buffer, Path, line_and_column, locate, show
 from rankmuster.group import GroupTable
-from rankmuster.program import (
-    DTYPE_SPELLINGS,
-    DTYPES,
-    ON_PAIRS,
-    POINT_TO_POINT,
-    REDUCE_OPS,
-    REDUCE_SPELLINGS,
-    REDUCING,
-    WITHOUT_DATA,
-    Branch,
-    Loop,
-    Node,
-    Op,
-    OpKind,
-    Program,
-)
+from rankmuster.program import REDUCING, WITHOUT_DATA, Branch, Loop, Node, Op, OpKind, Program
 
 FORMAT = "rankmuster.program/1"
-CUSTOM = "custom:"
-"""Starts the reduce op of a computation that is none of the standard ones."""
-
 MAX_BYTES = 1 << 26
 MAX_DEPTH = 64  # of loops and branches inside one another
-U32, I63 = (1 << 32) - 1, (1 << 63) - 1
 
 PROGRAM_KEYS = frozenset(
     {"format", "world_size", "num_streams", "replica_groups", "src_target_pairs", "ops", "rank"}
 )
 LOOP_KEYS = frozenset({"kind", "trips", "body"})
 BRANCH_KEYS = frozenset({"kind", "on", "bodies"})
-OP_KEYS = frozenset(Op.__struct_fields__)
 KINDS = (*(kind.value for kind in OpKind), "loop", "branch")
-MAY_REDUCE = REDUCING | {OpKind.WINDOW, OpKind.OTHER}
 
 Id = Annotated[int, msgspec.Meta(ge=0, le=U32)]
 GroupSets = tuple[tuple[tuple[Id, ...], ...], ...]
 PairSets = tuple[tuple[tuple[Id, Id], ...], ...]
-
-
-class Fault(Exception):
-    """What is wrong at a path of the text; becomes an `InvalidProgram` with its line."""
-
-    def __init__(
-        self, path: Path, what: str, fix: str = "", kind: type[InvalidProgram] = InvalidProgram
-    ) -> None:
-        super().__init__(what)
-        self.path, self.what, self.fix, self.kind = path, what, fix, kind
-
-
-class Tables(NamedTuple):
-    """How many sets the file declares, for checking what its ops refer to."""
-
-    group: int
-    pairs: int
 
 
 def sniff(data: Buffer) -> bool:
@@ -186,8 +160,7 @@ def node(value: Any, path: Path, tables: Tables, depth: int) -> Node:
         return Loop(trips=whole(entry, "trips", path, high=I63), body=body)
     if kind == "branch":
         return branch(entry, path, tables, depth)
-    check_keys(entry, OP_KEYS, path)
-    return op(OpKind(kind), entry, path, tables)
+    return read_op(OpKind(kind), entry, path, tables)
 
 
 def branch(entry: Mapping[str, Any], path: Path, tables: Tables, depth: int) -> Branch:
@@ -202,174 +175,6 @@ def branch(entry: Mapping[str, Any], path: Path, tables: Tables, depth: int) -> 
         on=on,
         bodies=tuple(nodes(body, (*here, number), tables, depth + 1) for number, body in bodies),
     )
-
-
-def op(kind: OpKind, entry: Mapping[str, Any], path: Path, tables: Tables) -> Op:
-    """One op."""
-    group, pairs = place(kind, entry, path, tables)
-    elements, dtype = ((), ()) if kind in WITHOUT_DATA else payload(entry, path)
-    peer = whole(entry, "peer", path)
-    if peer is not None and kind not in POINT_TO_POINT:
-        raise Fault((*path, "peer"), f"has no meaning for {kind}", "only send and recv have a peer")
-    if peer is None and kind in POINT_TO_POINT and group is not None:
-        raise Fault(path, f"needs 'peer', the device that the {kind} meets")
-    return Op(
-        kind=kind,
-        group=group,
-        pairs=pairs,
-        elements=elements,
-        dtype=dtype,
-        reduce=reduce_op(kind, entry, path),
-        root=whole(entry, "root", path),
-        dimension=whole(entry, "dimension", path),
-        input_splits=splits(entry, "input_splits", path),
-        output_splits=splits(entry, "output_splits", path),
-        peer=peer,
-        stream=whole(entry, "stream", path),
-        label=label_of(entry, path),
-        name=text_of(entry, "name", path) or "",
-        source=text_of(entry, "source", path) or "",
-    )
-
-
-def place(
-    kind: OpKind, entry: Mapping[str, Any], path: Path, tables: Tables
-) -> tuple[int | None, int | None]:
-    """The group or the pairs that an op runs on; exactly one is not None."""
-    group, pairs = (whole(entry, key, path) for key in Tables._fields)
-    if group is not None and pairs is not None:
-        raise Fault(path, "has both 'group' and 'pairs'", "keep the one that it runs on")
-    key = "group" if pairs is None else "pairs"
-    number = group if pairs is None else pairs
-    if kind not in POINT_TO_POINT and key != (wanted := "pairs" if kind in ON_PAIRS else "group"):
-        if number is not None:
-            raise Fault((*path, key), f"has no meaning for {kind}", f"it needs {wanted!r}")
-        key = wanted
-    if number is None:
-        raise Fault(path, f"needs {key!r}, the number of the set that the {kind} runs on")
-    if number >= (count := getattr(tables, key)):
-        table = "replica_groups" if key == "group" else "src_target_pairs"
-        raise Fault((*path, key), f"is {number}, and {table} holds {count}", "count from 0")
-    return group, pairs
-
-
-def payload(entry: Mapping[str, Any], path: Path) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The element count and element type of each operand."""
-    counts, names = (required(entry, key, path) for key in ("elements", "dtype"))
-    if isinstance(counts, list) != isinstance(names, list):
-        raise Fault(path, "has a list in one of 'elements' and 'dtype'", "write both as lists")
-    if not isinstance(counts, list):
-        counts, names = [counts], [names]
-    if len(counts) != len(names) or not counts:
-        lengths = f"{len(counts)} elements and {len(names)} dtypes"
-        raise Fault(path, f"has {lengths}", "give one of each per operand")
-    here = ((*path, "elements"), (*path, "dtype"))
-    return (
-        tuple(in_range(count, here[0], 0, I63) for count in counts),
-        tuple(element_type(name, here[1]) for name in names),
-    )
-
-
-def element_type(name: Any, path: Path) -> str:
-    """A type's HLO name; common spellings of it are accepted (facts E1)."""
-    if not isinstance(name, str):
-        raise Fault(path, f"is {quote(name)}, not the name of a type")
-    known = DTYPE_SPELLINGS.get(name.lower(), name.lower())
-    if known not in DTYPES:
-        raise Fault(path, f"is {quote(name)}", did_you_mean(name, DTYPES | set(DTYPE_SPELLINGS)))
-    return known
-
-
-def reduce_op(kind: OpKind, entry: Mapping[str, Any], path: Path) -> str | None:
-    """The op that a reducing op reduces with; null where that is not recorded (RM706)."""
-    name = required(entry, "reduce", path) if kind in REDUCING else entry.get("reduce")
-    if name is None:
-        return None
-    here = (*path, "reduce")
-    if kind not in MAY_REDUCE:
-        raise Fault(here, f"has no meaning for {kind}", "remove it")
-    if not isinstance(name, str):
-        raise Fault(here, f"is {quote(name)}, not the name of a reduce op")
-    known = REDUCE_SPELLINGS.get(name.lower(), name.lower())
-    if known in REDUCE_OPS:
-        return known
-    if name.startswith(CUSTOM):
-        return name
-    near = did_you_mean(name, REDUCE_OPS | set(REDUCE_SPELLINGS))
-    raise Fault(here, f"is {quote(name)}", f"{near} (a computation of your own is '{CUSTOM}...')")
-
-
-def splits(entry: Mapping[str, Any], key: str, path: Path) -> tuple[int, ...] | None:
-    """How many elements go to, or come from, each member; None where not said."""
-    value = entry.get(key)
-    if value is None:
-        return None
-    here = (*path, key)
-    counts = enumerate(a_list(value, here))
-    return tuple(in_range(count, (*here, number), 0, I63) for number, count in counts)
-
-
-def an_object(value: Any, path: Path) -> Mapping[str, Any]:
-    """The value, if it is an object."""
-    if not isinstance(value, dict):
-        raise Fault(path, f"is {quote(value)}, not an object")
-    return value
-
-
-def a_list(value: Any, path: Path) -> list[Any]:
-    """The value, if it is a list."""
-    if not isinstance(value, list):
-        raise Fault(path, f"is {quote(value)}, not a list")
-    return value
-
-
-def required(entry: Mapping[str, Any], key: str, path: Path) -> Any:
-    """The value under a key that must be there; null is a value."""
-    if key not in entry:
-        raise Fault(path, f"needs {key!r}")
-    return entry[key]
-
-
-def check_keys(entry: Mapping[str, Any], known: Collection[str], path: Path) -> None:
-    """Refuse a key that the format does not know."""
-    for key in entry:
-        if key not in known:
-            raise Fault((*path, key), "is not a key of the format", did_you_mean(key, known))
-
-
-def whole(
-    entry: Mapping[str, Any], key: str, path: Path, *, low: int = 0, high: int = U32
-) -> int | None:
-    """The whole number under *key*, None where it is absent or null."""
-    value = entry.get(key)
-    return None if value is None else in_range(value, (*path, key), low, high)
-
-
-def in_range(value: Any, path: Path, low: int, high: int) -> int:
-    """The value, if it is a whole number in range; true and 1.0 are none."""
-    if type(value) is not int or not low <= value <= high:
-        raise Fault(path, f"is {quote(value)}, not a whole number from {low} to {high}")
-    return value
-
-
-def text_of(entry: Mapping[str, Any], key: str, path: Path) -> str | None:
-    """The string under *key*, None where it is absent or null."""
-    value = entry.get(key)
-    if value is not None and not isinstance(value, str):
-        raise Fault((*path, key), f"is {quote(value)}, not a string")
-    return value
-
-
-def label_of(entry: Mapping[str, Any], path: Path) -> str | None:
-    """The tag of a message; MPI's are numbers."""
-    value = entry.get("label")
-    return str(value) if type(value) is int else text_of(entry, "label", path)
-
-
-def quote(value: Any) -> str:
-    """A value as a message shows it, cut where it is long."""
-    text = repr(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return text if len(text) <= 60 else f"{text[:56]} ..."
 
 
 def write(program: Program) -> bytes:

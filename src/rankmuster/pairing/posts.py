@@ -17,7 +17,7 @@ from rankmuster.finding import OpRef
 from rankmuster.group import SubGroup
 from rankmuster.program import POINT_TO_POINT, Branch, Loop, Op, OpKind
 from rankmuster.resolve import Resolved
-from rankmuster.signature.canonical import events
+from rankmuster.signature.places import events
 from rankmuster.wording import reference
 
 UNROLLED = 4096

@@ -11,19 +11,16 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import chain
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import msgspec
 
 from rankmuster.group import SubGroup
-from rankmuster.program import POINT_TO_POINT, Branch, Loop, Node, Op
+from rankmuster.program import POINT_TO_POINT, Branch, Loop, Op
 from rankmuster.resolve import Resolved
 from rankmuster.signature.digest import Digest
+from rankmuster.signature.places import Event, Mark, events, places
 from rankmuster.signature.words import sizes
-
-Mark = Literal["next", "end"]
-Event: TypeAlias = Node | Mark
 
 OP_FIELDS = ("kind", "elements", "dtype", "reduce", "root", "dimension", "ordinal", "pairs")
 """What the `key` of an op's token holds, in order, behind its leading "op"."""
@@ -194,31 +191,6 @@ def make_tokens(resolved: Resolved) -> Iterator[Token]:
             )
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where an event stands; `index` and `in_group` as in `Token`.
-
-    Of an event that is no op, `index` is that of the op that comes next, and the rest is 0.
-    """
-
-    event: Event
-    index: int
-    in_group: int = 0
-    group: int = 0
-
-
-def places(resolved: Resolved) -> Iterator[Place]:
-    """Every event of the program, sends and receives too, with its place."""
-    index, posted = 0, Counter[int]()
-    for event in events(resolved.program.ops):
-        if not isinstance(event, Op):
-            yield Place(event, index)
-            continue
-        group = resolved.set_id(event)
-        yield Place(event, index, posted[group], group)
-        index += event.places
-        posted[group] += event.places
-
-
 def turn(event: Loop | Branch | Mark) -> Token:
     """The token of an event that is no op."""
     if isinstance(event, Loop):
@@ -233,33 +205,6 @@ def op_key(resolved: Resolved, op: Op) -> tuple[Any, ...]:
     pairs = None if op.pairs is None else set_digest(resolved, resolved.set_id(op))
     key = (op.kind.value, sizes(op), op.dtype, op.reduce, op.root, op.dimension, 0, pairs)
     return ("op", *key)
-
-
-def events(nodes: tuple[Node, ...]) -> Iterator[Event]:
-    """Every node below *nodes* in signing order, and where loops and branches turn and end.
-
-    Deep nesting costs memory, not stack.
-    """
-    stack: list[Iterator[Event]] = [iter(nodes)]
-    while stack:
-        for event in stack[-1]:
-            yield event
-            if isinstance(event, Loop):
-                stack.append(chain(event.body, ("end",)))
-                break
-            if isinstance(event, Branch):
-                stack.append(chain(*separated(event.bodies), ("end",)))
-                break
-        else:
-            stack.pop()
-
-
-def separated(bodies: tuple[tuple[Node, ...], ...]) -> Iterator[tuple[Event, ...]]:
-    """The bodies of a branch with a "next" between each two."""
-    for number, body in enumerate(bodies):
-        if number:
-            yield ("next",)
-        yield body
 
 
 assert Op.__struct_fields__[-2:] == ("name", "source")
