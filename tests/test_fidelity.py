@@ -23,7 +23,7 @@ def find(place: str) -> object:
     return found
 
 
-def tests_in(path: Path) -> set[str]:
+def names_in(path: Path) -> set[str]:
     return {node.name for node in ast.walk(ast.parse(path.read_text()))
             if isinstance(node, ast.FunctionDef)}  # fmt: skip
 
@@ -48,7 +48,7 @@ def test_rows_point_at_tests() -> None:
         for place in re.findall(r"`(tests/[^`]+)`", test):
             file, _, name = place.partition("::")
             path = ROOT / file
-            names = known.setdefault(path, tests_in(path) if path.is_file() else set())
+            names = known.setdefault(path, names_in(path) if path.is_file() else set())
             if not path.is_file() or (name and name not in names):
                 wrong.append(place)
     assert wrong == []

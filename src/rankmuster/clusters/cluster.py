@@ -1,27 +1,21 @@
 """A cluster: so many servers of one kind, and where each device of a world lies on them.
 
-Pure: names, numbers and listings in, places out. Knows nothing of programs. (The module is called
-`clusters` so that `rankmuster.cluster` can be the function.)
+Knows nothing of programs, nor of how people write a cluster (`naming`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from rankmuster.arch.chip import Chip, chip_for
 from rankmuster.arch.cores import FLIPPED_NODES, physical_core
-from rankmuster.arch.instances import ALIASES, INSTANCES, Instance, generic
+from rankmuster.arch.instances import Instance
 from rankmuster.arch.pods import ALONE, PodMode, PodType, Seat, view
-from rankmuster.errors import InvalidCluster, did_you_mean
-from rankmuster.formats import neuron_ls
-from rankmuster.formats.neuron_ls import NodeListing
+from rankmuster.errors import InvalidCluster
 
 MAX_NODES = 1 << 16
-POD_MODES = {mode.name.lower(): mode for mode in PodMode}
-OPTIONS = ("lnc", "ls", "pod", "runtime")
 COMMUNICATORS = 12  # NEC_MAX_COMM_N
 COMMUNICATORS_SINCE = ((2, 34, 10), 16)  # release note of SDK 2.32
 
@@ -237,166 +231,3 @@ class Cluster:
                 "sizes": sorted({seat.size for seat in self.seats}),
             },
         }
-
-
-def cluster(
-    name: str,
-    *,
-    nodes: int | None = None,
-    lnc: int | None = None,
-    pod: str = "unset",
-    runtime: str | None = None,
-    listings: Sequence[NodeListing] = (),
-) -> Cluster:
-    """Make a cluster from a name of the catalogue: `cluster("trn2.48xlarge", nodes=4, lnc=2)`.
-
-    *name* may also be "generic:8x8", 8 hosts of 8 devices, or all that `--cluster` accepts.
-    *pod* is the UltraServer mode. Raises InvalidCluster, with the nearest name, for anything else.
-    """
-    if ":" in name:
-        if nodes is not None or lnc is not None or runtime is not None or pod != "unset":
-            raise InvalidCluster(f"{name!r} says sizes already", fix="say them once")
-        return parse(name)
-    instance = find_instance(name)
-    listed = listings[0].core_size if listings else None
-    return Cluster(
-        instance=instance,
-        nodes=(1 if nodes is None else nodes) * instance.servers,
-        core_size=lnc or listed or instance.core_sizes[0],
-        pod_mode=_pod_mode(pod),
-        runtime=_version(runtime),
-        claims=tuple(contradictions(listings, instance)),
-        listed_core_size=listed,
-    )
-
-
-def find_instance(name: str) -> Instance:
-    """The catalogue's row for a name or an alias. Raises InvalidCluster with the nearest name."""
-    found = INSTANCES.get(ALIASES.get(name, name))
-    if found is None:
-        hint = did_you_mean(name, {*INSTANCES, "generic:8x8"})
-        raise InvalidCluster(f"no cluster is called {name!r}", fix=hint)
-    return found
-
-
-def _pod_mode(text: str) -> PodMode:
-    if text.lower() not in POD_MODES:
-        raise InvalidCluster(f"no pod mode {text!r}", fix=did_you_mean(text.lower(), POD_MODES))
-    return POD_MODES[text.lower()]
-
-
-def _version(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    parts = text.split(".")
-    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
-        raise InvalidCluster(f"runtime version {text!r} is not like 2.34.10")
-    return tuple(map(int, parts))
-
-
-def _number(text: str, what: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise InvalidCluster(f"{what} must be a number, not {text!r}")
-    return int(text)
-
-
-def parse(text: str, read_file: Callable[[str], bytes] | None = None) -> Cluster:
-    """Read what `--cluster` takes: NAME[:NODES][:lnc=1][:pod=x4][:runtime=2.34.10][:ls=FILE,...].
-
-    NAME may be "generic:HxD", or files that `neuron-ls -j` wrote, one a server, which *read_file*
-    opens; `ls=` holds such files against the name. Raises InvalidCluster or InvalidProgram.
-    """
-    name, *rest = text.split(":")
-    if name == "generic":
-        return _generic(rest, text)
-    options: dict[str, str] = {}
-    nodes: int | None = None
-    for part in rest:
-        key, equals, value = part.partition("=")
-        if not equals:
-            nodes = _number(part, "the number of nodes")
-        elif key not in OPTIONS:
-            raise InvalidCluster(f"{text!r}: no option {key!r}", fix=did_you_mean(key, OPTIONS))
-        else:
-            options[key] = value
-    unnamed = name.endswith(".json")
-    listings = _read_listings(name if unnamed else options.get("ls", ""), read_file)
-    if listings and nodes is None:
-        nodes = len(listings)
-    return cluster(
-        instance_of(listings[0]).name if unnamed else name,
-        nodes=nodes,
-        lnc=_number(options["lnc"], "lnc") if "lnc" in options else None,
-        pod=options.get("pod", "unset"),
-        runtime=options.get("runtime"),
-        listings=listings,
-    )
-
-
-def _generic(rest: list[str], text: str) -> Cluster:
-    hosts, times, devices = (rest or [""])[0].partition("x")
-    if not times or len(rest) > 1:
-        raise InvalidCluster(
-            f"{text!r} does not say hosts and devices", fix="write generic:8x8 for 8 hosts of 8"
-        )
-    count = _number(devices, "the number of devices of a host")
-    if not 1 <= count <= 1024:
-        raise InvalidCluster(f"a host has 1 to 1024 devices, not {count}")
-    return Cluster(instance=generic(count), nodes=_number(hosts, "the number of hosts"))
-
-
-def _read_listings(files: str, read_file: Callable[[str], bytes] | None) -> tuple[NodeListing, ...]:
-    if not files:
-        return ()
-    if read_file is None:
-        raise InvalidCluster(f"{files!r} names files, and nothing here may open them")
-    return tuple(neuron_ls.read(read_file(path), where=path) for path in files.split(","))
-
-
-def instance_of(listing: NodeListing) -> Instance:
-    """The catalogue's row that a server's listing fits. Raises InvalidCluster where none does."""
-    chips, cores = len(listing.devices), listing.cores_per_chip
-    memory = listing.devices[0].memory_size >> 30
-    for each in INSTANCES.values():
-        size = each.memory_gib and each.memory_gib // each.chips
-        if (each.chips, each.cores_per_chip, size) == (chips, cores, memory):
-            return each
-    raise InvalidCluster(
-        f"{listing.where}: no known server has {chips} chips of {cores} cores and {memory} GiB",
-        fix="say which it is: --cluster NAME:ls=FILE",
-    )
-
-
-def contradictions(listings: Sequence[NodeListing], instance: Instance) -> list[str]:
-    """Where servers contradict the catalogue, themselves or each other; at most one a server."""
-    wrongs = (
-        (each.where, _contradiction(each, instance) or _differs(each, listings[0]))
-        for each in listings
-    )
-    return [f"{where or 'neuron-ls'}: {wrong}" for where, wrong in wrongs if wrong]
-
-
-def _contradiction(listing: NodeListing, instance: Instance) -> str:
-    if len(listing.devices) != instance.chips:
-        return f"{len(listing.devices)} chips where {instance.name} has {instance.chips}"
-    if listing.cores_per_chip != instance.cores_per_chip:
-        here = listing.cores_per_chip
-        return f"{here} cores a chip where {instance.name} has {instance.cores_per_chip}"
-    for device in listing.devices:
-        said = frozenset(device.connected_to or ())
-        known = instance.fabric.neighbours[device.neuron_device]
-        if said != known:
-            return (
-                f"chip {device.neuron_device} is connected to {sorted(said)}"
-                f" where {instance.name} has {sorted(known)}"
-            )
-    return ""
-
-
-def _differs(listing: NodeListing, first: NodeListing) -> str:
-    if listing.core_size != first.core_size:
-        return (
-            f"logical-core size {listing.core_size} where {first.where or 'the first server'}"
-            f" has {first.core_size}"
-        )
-    return ""

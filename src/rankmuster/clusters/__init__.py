@@ -1,0 +1,12 @@
+"""Clusters: so many servers of one kind, by name, by listing, and where each device lies.
+
+Pure: names, numbers and listings in, places out. (The package is called `clusters` so that
+`rankmuster.cluster` can be the function.)
+"""
+
+from __future__ import annotations
+
+from rankmuster.clusters.cluster import Cluster as Cluster
+from rankmuster.clusters.cluster import Place as Place
+from rankmuster.clusters.naming import cluster as cluster
+from rankmuster.clusters.naming import parse as parse
