@@ -49,7 +49,7 @@ def test_type_checkers_see_the_same_names() -> None:
 def test_no_module_hides_a_public_name() -> None:
     """Importing a module of the package never replaces a public function by that module."""
     modules = {module.name for module in pkgutil.iter_modules(rm.__path__)}
-    assert modules & {*rm.__all__, "cluster"} == set()
+    assert modules & {*rm.__all__} == set()
 
 
 def test_importing_is_cheap() -> None:
@@ -118,6 +118,13 @@ def test_check_paths(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     assert len(rm.check([tmp_path]).programs) == 2
     assert len(rm.check([str(tmp_path / "{rank}.json")]).programs) == 2
+
+
+def test_check_on_a_cluster() -> None:
+    """A cluster, or its name, makes the report say where the groups land."""
+    report = rm.check([TEXT], world=4, cluster=rm.cluster("generic:2x2"))
+    assert (report.cluster, bool(report.placement)) == ("generic:2x2", True)
+    assert rm.check([TEXT], world=4, cluster="generic:2x2") == report
 
 
 def test_check_refuses_what_it_cannot_seat() -> None:

@@ -16,7 +16,7 @@ from rankmuster.clusters import Cluster
 from rankmuster.placement import survey
 from rankmuster.render import topo as drawing
 from rankmuster.render.placement import add_placement
-from rankmuster.render.report import add_finding
+from rankmuster.render.report import add_findings
 from rankmuster.render.table import Page
 from rankmuster.render.topo_svg import svg
 from rankmuster.resolve import GroupSet, Resolved
@@ -102,9 +102,9 @@ def text(cluster: Cluster, node: int, each: GroupSet | None, found: Survey) -> s
     if each is not None:
         page.line(f"letters: the {len(each.members)} groups of set {each.id}, . for none")
     add_placement(page, found.placement)
-    for one in found.findings:
+    if found.findings:
         page.line()
-        add_finding(page, one)
+        add_findings(page, found.findings)
     return str(page)
 
 
