@@ -6,7 +6,7 @@ Pure: names, numbers and listings in, places out. (The package is called `cluste
 
 from __future__ import annotations
 
-from rankmuster.clusters.cluster import Cluster as Cluster
-from rankmuster.clusters.cluster import Place as Place
 from rankmuster.clusters.naming import cluster as cluster
 from rankmuster.clusters.naming import parse as parse
+from rankmuster.clusters.nodes import Cluster as Cluster
+from rankmuster.clusters.nodes import Place as Place

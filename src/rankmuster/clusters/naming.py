@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from rankmuster.arch.instances import ALIASES, INSTANCES, Instance, generic
 from rankmuster.arch.pods import PodMode
-from rankmuster.clusters.cluster import Cluster
 from rankmuster.clusters.listing import contradictions, instance_of
+from rankmuster.clusters.nodes import Cluster
 from rankmuster.errors import InvalidCluster, did_you_mean
 from rankmuster.formats import neuron_ls
 from rankmuster.formats.neuron_ls import NodeListing
