@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from rankmuster.errors import MusterError
 from rankmuster.protocol.muster import MusterRefused, muster
-from rankmuster.protocol.steps import Steps
+from rankmuster.protocol.steps import Recv, Send, Steps
 from rankmuster.testing.simulate import Simulation
 
 SIGNATURE = b"s" * 16
@@ -41,3 +41,11 @@ def blamed(simulation: Simulation[bytes]) -> set[int | None]:
         if isinstance(outcome, MusterRefused)
         for cause in outcome.answer.causes
     }
+
+
+def says(*steps: Send | Recv) -> Steps[list[bytes]]:
+    """A rank that takes these steps and returns what it was answered."""
+    answers = []
+    for step in steps:
+        answers.append((yield step))
+    return answers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from protocol_worlds import OTHER, SIGNATURE, UNIQUE_ID, musters, verdicts
+from protocol_worlds import OTHER, SIGNATURE, UNIQUE_ID, musters, says, verdicts
 
 from rankmuster.errors import DeadlineExceeded, NotAgreed, PeerLost, RemoteProtocolError
 from rankmuster.protocol.barrier import barrier
@@ -11,14 +11,6 @@ from rankmuster.protocol.bootstrap import bootstrap
 from rankmuster.protocol.muster import muster
 from rankmuster.protocol.steps import Recv, Send, Steps
 from rankmuster.testing.simulate import Deadlock, replay, simulate
-
-
-def says(*steps: Send | Recv) -> Steps[list[bytes]]:
-    """A rank that takes these steps and returns what it was answered."""
-    answers = []
-    for step in steps:
-        answers.append((yield step))
-    return answers
 
 
 def test_a_seed_decides_everything() -> None:

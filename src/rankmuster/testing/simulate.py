@@ -248,7 +248,7 @@ class _World(ABC, Generic[T]):
         self.ranks[rank].close()
         if self.awaited[rank]:  # seldom: a scan is cheaper than to keep lists of waiters
             for waiter, step in self.at.items():
-                if step.peer == rank:
+                if step.peer == rank and not self.is_settled(waiter, step):
                     self.give_up_soon(waiter)
 
     def expire(self, grace: int) -> None:
