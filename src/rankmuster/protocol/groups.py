@@ -79,7 +79,7 @@ class Multiplexer(Generic[K, T]):
         self._local = frozenset(local)
         self._room = parked_bytes
         self._runs: dict[tuple[K, int], _Run[K, T]] = {}
-        self._mail: dict[tuple[K, int, int], deque[bytes]] = {}
+        self._mail: dict[tuple[K, int], dict[int, deque[bytes]]] = {}  # by source
         self._late: Counter[tuple[K, int, int]] = Counter()
         self._lost: dict[int, str] = {}
         self._expired = -1
@@ -163,8 +163,7 @@ class Multiplexer(Generic[K, T]):
     def _answer(self, run: _Run[K, T], awaits: Recv) -> bytes | MusterError | None:
         """What *run* gets for the receive at which it stands, or None while that is open."""
         source = run.awaited
-        link = (run.key, source, run.device)
-        if frames := self._mail.get(link):
+        if frames := self._mail.get((run.key, run.device), {}).get(source):
             frame = frames.popleft()
             self._room += len(frame)
             if len(frame) <= awaits.nbytes:
@@ -175,7 +174,7 @@ class Multiplexer(Generic[K, T]):
         if source in self._lost:
             return PeerLost(self._lost[source])
         if awaits.grace <= self._expired:
-            self._late[link] += 1
+            self._late[run.key, source, run.device] += 1
             return DeadlineExceeded(f"device {source} did not answer in time")
         return None
 
@@ -206,17 +205,20 @@ class Multiplexer(Generic[K, T]):
         return next(run.steps)
 
     def _deliver(self, key: K, source: int, destination: int, frame: bytes) -> None:
-        link = (key, source, destination)
-        if (key, destination) in self.outcome:
+        place, link = (key, destination), (key, source, destination)
+        if place in self.outcome:
             return
         if self._late[link]:  # its receive was given up: it must not be taken for the next one
             self._late[link] -= 1
             return
-        self._mail.setdefault(link, deque()).append(frame)
+        self._mail.setdefault(place, {}).setdefault(source, deque()).append(frame)
         self._room -= len(frame)
-        if run := self._runs.get((key, destination)):
+        if run := self._runs.get(place):
             self._ready.append(run)
 
     def _end(self, run: _Run[K, T], result: T | MusterError) -> None:
-        del self._runs[run.key, run.device]
-        self.outcome[run.key, run.device] = result
+        place = (run.key, run.device)
+        del self._runs[place]
+        self.outcome[place] = result
+        for unread in self._mail.pop(place, {}).values():
+            self._room += sum(map(len, unread))
