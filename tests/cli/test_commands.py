@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,8 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from rankmuster.cli import output, run
 from rankmuster.cli import root as root_module
-from rankmuster.cli import run
 from rankmuster.rules import RULES
 
 
@@ -340,3 +342,38 @@ def test_names_cannot_drive_a_terminal(rankmuster: Rankmuster, here: Path) -> No
     ran = rankmuster("diff", "good.json", "bad.json")
     assert "\x1b" not in ran.out
     assert "\\x1b[31m" in ran.out
+
+
+def test_interrupt(here: Path) -> None:
+    """Ctrl-C ends a command that waits for its input with 130 and no traceback."""
+    command = [sys.executable, "-m", "rankmuster", "check", "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        time.sleep(1)
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=5)
+    assert (child.returncode, b"Traceback" in err) == (130, False)
+
+
+def test_colour_only_on_a_terminal(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pipe gets plain text; a terminal gets colour unless NO_COLOR says otherwise."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(output, "shutil", Terminal)
+    for is_terminal, no_color, colored in (
+        (False, "", False),
+        (True, "", True),
+        (True, "1", False),
+    ):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda answer=is_terminal: answer)
+        monkeypatch.setenv("NO_COLOR", no_color)
+        run(["check", "d"])
+        assert ("\x1b[" in capsys.readouterr().out) is colored
+
+
+class Terminal:
+    """Stands for a terminal of 80 columns."""
+
+    @staticmethod
+    def get_terminal_size() -> os.terminal_size:
+        return os.terminal_size((80, 24))

@@ -32,6 +32,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    try:
+        return invoke(arguments)
+    except KeyboardInterrupt:  # while something is still imported
+        return INTERRUPTED
+
+
+def invoke(arguments: Sequence[str] | None) -> int:
+    """Run the command; every error that is somebody's to mend becomes a line and a code."""
     import click
 
     from rankmuster.cli.root import root
@@ -41,7 +49,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return 2
-    except (click.Abort, KeyboardInterrupt):
+    except click.Abort:  # what click makes of Ctrl-C
         return INTERRUPTED
     except MusterError as error:
         return complain(str(error), code_of(error))

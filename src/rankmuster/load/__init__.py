@@ -143,9 +143,9 @@ class Reader:
         try:
             program = self._read(path)
         except UnsupportedFormat as error:
-            return finding("RM702", str(error))
+            return finding("RM702", error.what, fix=error.fix or None)
         except InvalidProgram as error:
-            return finding("RM701", str(error), fix=error.fix or None)
+            return finding("RM701", error.what, fix=error.fix or None)
         finally:
             self.done += 1
             if self.on_read is not None:
