@@ -256,7 +256,11 @@ class BringUp:
         if not counts:
             return ()
         kinds = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
-        return (finding("RM604", f"refused {counts.total()} connections: {kinds}"),)
+        found = [finding("RM604", f"refused {counts.total()} connections: {kinds}")]
+        if (wrong := counts["wrong secret"]) and self.plan is not None and self.plan.absent:
+            message = f"{wrong} connections came with another secret, and some process is missing"
+            found.append(finding("RM606", message, ranks=self.plan.absent))
+        return tuple(found)
 
     def close(self) -> None:
         """Close every connection."""

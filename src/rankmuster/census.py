@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 
@@ -37,15 +39,11 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     whole_s: float
     remaining_s: float
-    digest: bytes = b""
     content: bytes = b""
     ledger: bytes = bytes(16)
     suspect: bool = False
     address: str = ""
     path: str = ""
-    instance: str = ""
-    virtual_core_size: int = 0
-    read_s: float = 0.0
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -60,76 +58,82 @@ def margin_s(whole_s: float) -> float:
     return min(wanted, whole_s / 4)
 
 
+class Refusal(NamedTuple):
+    """A card that does not fit, and since when; `findings` is empty for another world's."""
+
+    card: Card
+    since: float
+    findings: tuple[Finding, ...]
+
+
 @dataclass(slots=True)
 class Census:
     """The cards so far, for a world of `world.size` devices led by a process of *version*.
 
-    `cards` holds the accepted ones by handle, `refused` the others; neither is ever empty-handed
-    about why: `findings` names every conflict.
+    `cards` holds the accepted ones by handle. Refused ones speak against the world for as long as
+    their process stays: once it is gone, a better card may put things right.
     """
 
     world: World
     version: str
     cards: dict[int, Card] = field(default_factory=dict)
-    refused: dict[int, Card] = field(default_factory=dict)
-    reading: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
-    proven: set[int] = field(default_factory=set)
-    conflict_since: float | None = None
-    loss_since: float | None = None
     answer_by: float = float("inf")
+    _refused: dict[int, Refusal] = field(default_factory=dict)
+    _reading: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
+    _proven: set[int] = field(default_factory=set)
     _owner: dict[int, Card] = field(default_factory=dict)
-    _conflicts: list[Finding] = field(default_factory=list)
     _losses: list[Finding] = field(default_factory=list)
+    _loss_since: float | None = None
 
     def knock(self, handle: int, process: int, first_device: int, count: int) -> None:
         """Someone with the secret is at the door and reads its program now."""
         devices = range(first_device, min(first_device + count, self.world.size))
-        self.reading[handle] = (process, tuple(devices))
+        self._reading[handle] = (process, tuple(devices))
 
     def join(self, handle: int) -> None:
         """That someone is who it says: from now on its loss is the loss of a process."""
-        self.proven.add(handle)
+        self._proven.add(handle)
 
-    def hand_in(self, handle: int, card: Card, now: float) -> bool:
-        """Take a card; return whether it was accepted. A refused one is a conflict from now on."""
-        self.reading.pop(handle, None)
-        self.answer_by = min(self.answer_by, now + card.remaining_s - margin_s(card.whole_s))
-        conflicts = self._objections(card)
-        if handle in self.cards:
-            conflicts = (finding("RM605", f"{card.who} handed in two cards", ranks=card.devices),)
-        if conflicts:
-            self.refused[handle] = card
-            self._conflicts += conflicts
-            self.conflict_since = now if self.conflict_since is None else self.conflict_since
-            return False
+    def hand_in(self, handle: int, card: Card, now: float) -> None:
+        """Take a card, or refuse it."""
+        self._reading.pop(handle, None)
+        objections = self._objections(handle, card)
+        if objections or card.world_size != self.world.size:
+            self._refused[handle] = Refusal(card, now, objections)
+            return
         self.cards[handle] = card
         self._owner |= dict.fromkeys(card.devices, card)
-        return True
+        self.answer_by = min(self.answer_by, now + card.remaining_s - margin_s(card.whole_s))
 
     def lose(self, handle: int, why: str, phase: str, now: float) -> None:
         """A connection ended before the answer."""
         card = self.cards.get(handle)
         if card is not None:
-            devices, name = card.devices, card.who
-        elif handle in self.reading and handle in self.proven:
-            process, devices = self.reading.pop(handle)
-            name, phase = f"process {process}", "reading its program"
-        else:
-            self.reading.pop(handle, None)
-            return  # somebody repeated a hello, or was refused and knows why
-        self.lose_process(devices, f"{name} was lost while {phase}: {why}", now)
+            self.lose_process(card.devices, f"{card.who} was lost while {phase}: {why}", now)
+        elif handle in self._reading and handle in self._proven:
+            process, devices = self._reading[handle]
+            message = f"process {process} was lost while reading its program: {why}"
+            self.lose_process(devices, message, now)
+        # Nothing is lost with somebody who repeated a hello that was overheard, or was refused.
+        self._reading.pop(handle, None)
+        self._refused.pop(handle, None)
 
     def lose_process(self, devices: Iterable[int], message: str, now: float) -> None:
         """A process is known to be gone, however we know; the first message about it stays."""
         ranks = tuple(devices)
         if not self._lost().intersection(ranks):
             self._losses.append(finding("RM602", message, ranks=ranks))
-        self.loss_since = now if self.loss_since is None else self.loss_since
+        self._loss_since = now if self._loss_since is None else self._loss_since
 
     @property
     def complete(self) -> bool:
         """Whether every device of the world has an accepted card."""
         return len(self._owner) == self.world.size
+
+    @property
+    def loss(self) -> bool:
+        """Whether some process is known to be gone."""
+        return self._loss_since is not None
 
     @property
     def absent(self) -> tuple[int, ...]:
@@ -139,69 +143,54 @@ class Census:
 
     def ended(self, now: float) -> bool:
         """Whether there is no point in waiting for more cards."""
-        return (
-            (self.complete and not self._losses)
-            or now >= self.answer_by
-            or (self.conflict_since is not None and now >= self.conflict_since + HEAL_S)
-            or (self.loss_since is not None and now >= self.loss_since + LOSS_S)
-        )
+        agreed = self.complete and not self._losses and not self._refused
+        return agreed or now >= self.next_look()
 
-    def next_look(self, now: float) -> float:
-        """When `ended` may change by itself."""
-        times = [self.answer_by]
-        if self.conflict_since is not None:
-            times.append(self.conflict_since + HEAL_S)
-        if self.loss_since is not None:
-            times.append(self.loss_since + LOSS_S)
-        return max(now, min(times))
+    def next_look(self) -> float:
+        """When it will have ended, if nothing more comes in."""
+        times = [self.answer_by, *(each.since + HEAL_S for each in self._refused.values())]
+        if self._loss_since is not None:
+            times.append(self._loss_since + LOSS_S)
+        return min(times)
 
     def findings(self) -> tuple[Finding, ...]:
         """Everything that speaks against this world, once the census has ended."""
-        found = [*self._conflicts, *self._losses]
-        if self.complete:
-            return tuple(found)
-        still = self._still_reading()
+        refused = chain.from_iterable(each.findings for each in self._refused.values())
+        found = [*self._world_sizes(), *refused, *self._losses]
+        if self._losses:
+            return tuple(found)  # which ended it soon: who was not here yet is not to blame
         if absent := self.absent:
-            found.append(
-                finding(
-                    "RM601",
-                    f"{_devices(absent)} of {self.world.size} never came",
-                    ranks=absent,
-                    others=self._owner,
-                )
-            )
-        if still:
-            found.append(
-                finding(
-                    "RM603",
-                    f"{_devices(still)} came, but had not read the program in time",
-                    ranks=still,
-                )
-            )
+            message = f"{_devices(absent)} of {self.world.size} never came"
+            found.append(finding("RM601", message, ranks=absent, others=self._owner))
+        if still := self._still_reading():
+            message = f"{_devices(still)} came, but had not read the program in time"
+            found.append(finding("RM603", message, ranks=still))
         return tuple(found)
 
     def waiting_for(self) -> str:
         """Who is missing, for people: "device 5 (not here), devices 6-7 (reading)"."""
-        still = self._still_reading()
-        parts = [(self.absent, "not here"), (still, "reading the program")]
+        parts = [(self.absent, "not here"), (self._still_reading(), "reading the program")]
         return ", ".join(f"{_devices(devices)} ({why})" for devices, why in parts if devices)
 
     def _lost(self) -> set[int]:
         return {device for loss in self._losses for device in loss.ranks}
 
     def _still_reading(self) -> set[int]:
-        reading = {device for _, devices in self.reading.values() for device in devices}
+        reading = {device for _, devices in self._reading.values() for device in devices}
         return reading - self._lost() - set(self._owner)
 
-    def _objections(self, card: Card) -> tuple[Finding, ...]:
+    def _objections(self, handle: int, card: Card) -> tuple[Finding, ...]:
+        if handle in self.cards:
+            message = f"{card.who} handed in two cards"
+            return (finding("RM605", message, ranks=card.devices),)
         if card.version != self.version:
             message = f"{card.who} runs version {card.version}, the root {self.version}"
             return (finding("RM607", message, ranks=card.devices),)
-        if card.world_size != self.world.size:
-            return (self._other_world(card),)
-        if not card.devices or not all(0 <= d < self.world.size for d in card.devices):
-            message = f"{card.who} claims {_devices(card.devices)} of a world of {self.world.size}"
+        if not card.devices or not all(0 <= d < card.world_size for d in card.devices):
+            message = f"{card.who} claims {_devices(card.devices)} of a world of {card.world_size}"
             return (finding("RM001", message, ranks=card.devices),)
+        if card.world_size != self.world.size:
+            return ()  # its devices are those of another world
         rivals = {self._owner[d].who: d for d in card.devices if d in self._owner}
         return tuple(
             finding(
@@ -212,18 +201,34 @@ class Census:
             for rival, device in rivals.items()
         )
 
-    def _other_world(self, card: Card) -> Finding:
-        mine = tuple(self._owner)
-        return finding(
-            "RM001",
-            f"{card.who} was started for a world of {card.world_size} devices, the root for "
-            f"{self.world.size}",
-            ranks=card.devices,
-            others=mine,
-            field="world_size",
-            values=(
-                Value(ranks=mine, value=self.world.size),
-                Value(ranks=card.devices, value=card.world_size),
+    def _world_sizes(self) -> tuple[Finding, ...]:
+        """RM001 where processes were started for worlds of different sizes; the root may be odd."""
+        sides: dict[int, list[Card]] = {self.world.size: list(self.cards.values())}
+        for refusal in self._refused.values():
+            if not refusal.findings:
+                sides.setdefault(refusal.card.world_size, []).append(refusal.card)
+        if len(sides) == 1:
+            return ()
+        count = sum(map(len, sides.values()))
+        usual = next((size for size, cards in sides.items() if 2 * len(cards) > count), None)
+        devices = {
+            size: tuple(sorted({d for card in cards for d in card.devices}))
+            for size, cards in sides.items()
+        }
+        said = "; ".join(
+            f"{size} by {', '.join(card.who for card in cards[:3])}"
+            + (f" and {len(cards) - 3} more" if len(cards) > 3 else "")
+            for size, cards in sides.items()
+        )
+        return (
+            finding(
+                "RM001",
+                f"the world was given different sizes: {said}",
+                ranks=chain.from_iterable(d for size, d in devices.items() if size != usual),
+                others=devices.get(usual, ()) if usual is not None else (),
+                majority=usual is not None,
+                field="world_size",
+                values=tuple(Value(ranks=d, value=size) for size, d in devices.items()),
             ),
         )
 

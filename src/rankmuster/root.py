@@ -186,7 +186,9 @@ class Root:
 
     def next_look(self, now: float) -> float:
         """When to `look` again if nothing comes in."""
-        return min(self.census.next_look(now), self._noted + NOTE_S)
+        if self.census_ended is not None:
+            return self.census.answer_by
+        return max(now, min(self.census.next_look(), self._noted + NOTE_S))
 
     # what goes out
 
@@ -252,7 +254,7 @@ class Root:
 
     def _look_at_comparison(self, now: float) -> None:
         late = now >= self.census.answer_by
-        if self._asked and not late and self.census.loss_since is None:
+        if self._asked and not late and not self.census.loss:
             return
         self._problems += (_late_copy(self.census.cards[handle]) for handle in self._asked if late)
         self._asked.clear()

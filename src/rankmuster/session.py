@@ -28,7 +28,7 @@ from rankmuster.program import Program
 from rankmuster.report import Disagreement, Report
 from rankmuster.resolve import Resolved
 from rankmuster.root import is_suspect, pack_program
-from rankmuster.signature.canonical import content_digest, program_digest
+from rankmuster.signature.canonical import content_digest
 from rankmuster.transport.base import Deadline
 from rankmuster.verify import verify
 from rankmuster.version import VERSION
@@ -216,13 +216,11 @@ def _card(up: BringUp, resolved: Resolved, problems: tuple[Finding, ...], path: 
         version=VERSION,
         whole_s=up.deadline.whole_s,
         remaining_s=up.deadline.remaining(),
-        digest=bytes(program_digest(resolved)) if readable else b"",
         content=bytes(content_digest(resolved)) if readable else b"",
         ledger=ledger(resolved, place.devices).to_bytes(16, "little"),
         suspect=is_suspect(own),
         address=up.listen() if receives and place.processes > 1 else "",
         path=path,
-        read_s=up.watch.phases["read"],
         findings=problems,
     )
 
