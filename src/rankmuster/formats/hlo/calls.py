@@ -19,10 +19,12 @@ _IN_ORDER = (b"condition", b"body", b"true_computation", b"false_computation")
 _TRIPS = re.compile(rb'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d{1,18})"?')
 # relu.3 = f32[4,16]{1,0} call(dot.1), to_apply=relu.1
 _CALL_LINE = re.compile(
-    rb'[ \t]*+(?:ROOT[ \t]++)?+%?[^\s%=(){}\[\],"]++ = [^\s"()]++ (call)\([^(){}"/\[\n]*+\), to_apply=%?'
-    rb'([^\s%=(){}\[\],"]++)'
+    rb'[ \t]*+(?:ROOT[ \t]++)?+%?[^\s%=(){}\[\],"]++ = [^\s"()]++ '
+    rb'(call)\([^(){}"/\[\n]*+\), to_apply=%?([^\s%=(){}\[\],"]++)'
 )
+# calls=%fused_computation.7   called_computations={%a, %b}
 _NAMES = re.compile(rb"\{?\s*%?[^\s,{}()]+(?:\s*,\s*%[^\s,{}()]+)*")
+_BEGINNING = 12
 _NAME = re.compile(rb"[^\s,{}%]+")
 
 
@@ -53,8 +55,8 @@ def call_at(module: Module, site: int, opcode: bytes, caller: int) -> Call | Non
         match = _CALL_LINE.match(text, line, body.end)
         if match and match.start(1) == site:
             return Call(match.start(), opcode, caller, _places(module, match.start(), [match[2]]))
-    found = instruction_at(text, site, opcode, body.start, body.end)
-    return found and read_call(module, found, caller)
+    found = instruction_at(text, site, body.start, body.end)
+    return None if found is None else read_call(module, found, caller)
 
 
 def read_call(module: Module, instruction: Instruction, caller: int) -> Call:
@@ -122,16 +124,24 @@ def holding_calls(
 
 def _search(module: Module, names: set[bytes], called: Sequence[int]) -> list[Call]:
     found: dict[int, Call] = {}
+    text = module.text
+    beginnings = frozenset(name[:_BEGINNING] for name in names)
     for position in called if names else ():
-        match = _NAMES.match(module.text, position)
+        # Thousands of fusions, few names: most differ in their first letters already.
+        word = text[position : position + 1 + _BEGINNING]
+        if (
+            word[:1] == b"%"
+            and word[1:] not in beginnings
+            and len(word.split(b",")[0]) > _BEGINNING
+        ):
+            continue
+        match = _NAMES.match(text, position)
         if match is None or names.isdisjoint(_NAME.findall(match[0])):
             continue
         caller = module.place_of(position)
         if caller is None:
             continue
-        around = instruction_around(
-            module.text, position, module.starts[caller], module.ends[caller]
-        )
+        around = instruction_around(text, position, module.starts[caller], module.ends[caller])
         if around is not None:
             found[around.start] = read_call(module, around, caller)
     return list(found.values())

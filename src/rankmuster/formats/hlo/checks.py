@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from rankmuster.formats.hlo.groups import MAX_IDS, Groups
 from rankmuster.formats.hlo.modes import Mode, Pairs
@@ -28,7 +29,13 @@ def check_groups(groups: Groups, mode: Mode, limit: int | None, *, even: bool) -
     Without a limit the set must cover 0 to its own highest id.
     """
     unit = _UNIT[mode]
-    counts = Counter(i for group in groups for i in group)
+    ids = sorted(chain.from_iterable(groups))
+    span = len(ids) if limit is None else limit
+    lengths = set(map(len, groups))
+    fit = 0 not in lengths and (len(lengths) == 1 or not even)
+    if fit and len(ids) == span and ids == list(range(span)):
+        return  # an exact cover, as nearly always
+    counts = Counter(ids)
     for place, group in enumerate(groups):
         if not group:
             yield "RM104", f"group {place} is empty: each group needs a member"
@@ -59,9 +66,9 @@ def check_pairs(pairs: Pairs, mode: Mode, limit: int | None, *, times: int) -> I
         if repeated := [i for i, count in Counter(ids).items() if count > times]:
             often = "once" if times == 1 else "twice"
             yield code, f"{what} {_ids(repeated)} repeated: each may stand {often}"
-    ids = {i for pair in pairs for i in pair}
+    named = {i for pair in pairs for i in pair}
     most = MAX_IDS if limit is None else limit
-    if beyond := [i for i in ids if not 0 <= i < most]:
+    if beyond := [i for i in named if not 0 <= i < most]:
         yield "RM203", f"{unit} {_ids(beyond)} out of range: {_range(unit, limit)} ({mode})"
 
 

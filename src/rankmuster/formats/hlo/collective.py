@@ -1,4 +1,4 @@
-"""One collective of the text: its groups or pairs as written, and the mode its attributes select."""
+"""One collective of the text: its groups or pairs as written, and the mode it selects."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ _FRONTEND_PAIRS = re.compile(
 # The line as XLA prints it, up to and with its channel; a tuple nests at most once here.
 _USUAL = re.compile(
     rb'[ \t]*+(?:ROOT[ \t]++)?+%?([^\s%=(){}\[\],"]++) = '
-    rb'(\((?:[^()"\n]|\((?:[^()"\n]|\([^()"\n]*+\))*+\))*+\)|[^\s"(]++(?:\([^()\s"]*+\)[^\s"(]*+)*+) '
+    rb'(\((?:[^()"\n]|\((?:[^()"\n]|\([^()"\n]*+\))*+\))*+\)'  # ((f32[2]{0:T(8)}), u32[])
+    rb'|[^\s"(]++(?:\([^()\s"]*+\)[^\s"(]*+)*+) '  # f32[8,4]{1,0:T(8,128)(2,1)}
     rb'([a-z-]++)\(([^(){}"/\[\n]*+)\)(?:, channel_id=(\d{1,18}+))?+'
 )
 _METADATA_STARTS = b", metadata={"
@@ -166,7 +167,7 @@ class CollectiveReader:
     def _general(
         self, site: int, opcode: bytes, place: int, low: int, high: int
     ) -> Collective | None:
-        found = instruction_at(self._text, site, opcode, low, high)
+        found = instruction_at(self._text, site, low, high)
         if found is None:
             return None
         own = found.attributes
@@ -179,7 +180,9 @@ class CollectiveReader:
             raise malformed(
                 self._text, found.start, f"{found.label}: {error.reason}", fix=error.fix
             ) from error
-        return form and Collective(
+        if form is None:
+            return None
+        return Collective(
             start=found.start,
             end=found.end,
             place=place,

@@ -65,6 +65,9 @@ def read_graph(text: Text, computation: Computation) -> Graph:
     return builder.graph()
 
 
+_Head = tuple[bytes | None, bytes, bytes, bytes]  # ROOT, name, opcode, operands
+
+
 class _Builder:
     def __init__(self, text: Text, computation: Computation) -> None:
         self.text, self.computation = text, computation
@@ -89,7 +92,8 @@ class _Builder:
             match = _LINE.match(line)
             # A line that ends in a comma goes on; so does one that leaves a bracket open.
             if match and self._ends_here(line, position, body):
-                self._add(start, *match.groups(), line[match.end() :])
+                head = match[1], match[2], match[3], match[4]
+                self._add(start, head, line[match.end() :])
             elif line.strip():
                 skip_to = self._general(start, end)
 
@@ -110,7 +114,7 @@ class _Builder:
         if (control := found.attributes.get(b"control-predecessors")) is not None:
             rest = b"control-predecessors=" + control
         root = b"ROOT" if found.root else None
-        self._add(start, root, found.name, found.opcode, found.operands_text, rest)
+        self._add(start, (root, found.name, found.opcode, found.operands_text), rest)
         after = skip_space(self.text, found.end, end)
         line_end = self.text.find(b"\n", found.end, end)
         if after < end and (line_end < 0 or after < line_end):
@@ -118,15 +122,8 @@ class _Builder:
             raise malformed(self.text, after, f"{what!r} stands behind an instruction")
         return found.end
 
-    def _add(
-        self,
-        start: int,
-        root: bytes | None,
-        name: bytes,
-        opcode: bytes,
-        operands: bytes,
-        rest: bytes,
-    ) -> None:
+    def _add(self, start: int, head: _Head, rest: bytes) -> None:
+        root, name, opcode, operands = head
         place = len(self.starts)
         if name in self.names:
             raise malformed(self.text, start, f"instruction {shown(name)!r} is defined twice")
@@ -148,25 +145,23 @@ class _Builder:
             self.root = place
 
     def _resolve(self, start: int, operands: bytes) -> tuple[int, ...]:
-        names = self.names
+        """The places of the instructions that *operands* names, with or without shapes."""
+        if b"[" in operands or b"/" in operands or b"(" in operands:
+            names = [name for name, _ in split_operands(operands)]
+        else:
+            names = operands.replace(b"%", b"").replace(b" ", b"").split(b",")
         try:
-            if b"[" not in operands and b"/" not in operands and b"(" not in operands:
-                return tuple(
-                    [
-                        names[name]
-                        for name in operands.replace(b"%", b"").replace(b" ", b"").split(b",")
-                    ]
-                )
-            return tuple([names[name] for name, _ in split_operands(operands)])
+            return tuple([self.names[name] for name in names])
         except KeyError:
-            for name, _ in split_operands(operands):
-                if name not in names:
-                    raise malformed(
-                        self.text,
-                        start,
-                        f"instruction {shown(name)!r} is not defined before its use",
-                    ) from None
-            return tuple([names[name] for name, _ in split_operands(operands) if name])
+            names = [name.strip() for name in names if name.strip()]
+            unknown = [name for name in names if name not in self.names]
+            if not unknown:
+                return tuple([self.names[name] for name in names])
+            raise malformed(
+                self.text,
+                start,
+                f"instruction {shown(unknown[0])!r} is not defined before its use",
+            ) from None
 
     def graph(self) -> Graph:
         if not self.starts:

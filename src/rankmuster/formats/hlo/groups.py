@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
+from typing import Annotated
 
 import msgspec
 
@@ -39,12 +41,13 @@ _AXIS = re.compile(rb"\s*'([^']*)'\s*=\s*(\d{1,18})\s*")
 _REF = re.compile(rb"\s*'([^']*)'\s*(?::\s*\(\s*(\d{1,18})\s*\)\s*(\d{1,18}))?\s*")
 _TO_JSON = bytes.maketrans(b"{}", b"[]")
 _EXPLICIT = msgspec.json.Decoder(tuple[tuple[int, ...], ...])
-_PAIRS = msgspec.json.Decoder(tuple[tuple[int, int], ...])
+_Two = Annotated[tuple[int, ...], msgspec.Meta(min_length=2, max_length=2)]
+_PAIRS = msgspec.json.Decoder(tuple[_Two, ...])
 
 
 @dataclass(frozen=True, slots=True)
 class GroupList:
-    """What one attribute says: its groups, or everybody, or why its product does not fit (RM107)."""
+    """What one attribute says: its groups, or everybody, or why its size is wrong (RM107)."""
 
     groups: Groups = ()
     everybody: bool = False
@@ -68,7 +71,7 @@ def parse_groups(text: bytes) -> GroupList:
 
 def parse_pairs(text: bytes) -> tuple[tuple[int, int], ...]:
     """Read `{{0,1},{1,2}}` as pairs. Raises InvalidProgram, without a position, for others."""
-    return _decode(_PAIRS, text, "source-target pairs")
+    return tuple((source, target) for source, target in _decode(_PAIRS, text, "pairs"))
 
 
 def parse_slices(text: bytes) -> tuple[int, ...]:
@@ -179,7 +182,7 @@ def _pieces(
     index: dict[tuple[bytes, int], int] = {}
     for name, borders in cuts.items():
         edges = sorted(borders)
-        for low, high in zip(edges, edges[1:], strict=False):
+        for low, high in pairwise(edges):
             if low < 1 or high % low or high > sizes[name]:
                 return [], [], f"axis {shown(name)!r} of size {sizes[name]} does not cut at {edges}"
             index[name, low] = len(pieces)

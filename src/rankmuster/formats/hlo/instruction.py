@@ -85,17 +85,11 @@ def parse_instruction(text: Text, start: int, end: int) -> Instruction:
     else:
         array = _SHAPE_BEFORE.match(text, position, end)
         shape_stop = array.end() if array else position
-    opcode = _OPCODE.match(text, shape_stop, end)
-    if opcode is None:
-        found = shown(text[shape_stop : min(end, shape_stop + 40)])
-        raise malformed(text, shape_stop, f"an opcode is expected, not {found!r}")
-    return _finish(
-        text, match, text[position:shape_stop], opcode.start(1), opcode[1], opcode.end() - 1, end
-    )
+    return _finish(text, match, text[position:shape_stop], shape_stop, end)
 
 
-def instruction_at(text: Text, site: int, opcode: bytes, low: int, high: int) -> Instruction | None:
-    """The instruction whose *opcode* stands at *site*, in a body text[low:high].
+def instruction_at(text: Text, site: int, low: int, high: int) -> Instruction | None:
+    """The instruction whose opcode stands at *site*, in a body text[low:high].
 
     None where the site turns out to stand inside a string or a comment.
     """
@@ -107,7 +101,7 @@ def instruction_at(text: Text, site: int, opcode: bytes, low: int, high: int) ->
         if match:
             shape_text = text[match.end() : site].strip()
             if not shape_text or is_shape(shape_text):
-                return _finish(text, match, shape_text, site, opcode, site + len(opcode), high)
+                return _finish(text, match, shape_text, site, high)
             if not set(shape_text) & _NOT_IN_A_SHAPE:
                 raise malformed(text, match.end(), f"{shown(shape_text)!r} is not a shape")
             return None
@@ -126,26 +120,25 @@ def is_shape(text: bytes) -> bool:
 
 
 def _finish(
-    text: Text,
-    match: re.Match[bytes],
-    shape_text: bytes,
-    site: int,
-    opcode: bytes,
-    bracket: int,
-    end: int,
+    text: Text, match: re.Match[bytes], shape_text: bytes, site: int, end: int
 ) -> Instruction:
+    opcode = _OPCODE.match(text, site, end)
+    if opcode is None:
+        found = shown(text[site : min(end, site + 40)])
+        raise malformed(text, site, f"an opcode is expected, not {found!r}")
+    bracket = opcode.end() - 1
     flat = _FLAT_OPERANDS.match(text, bracket, end)
     stop = flat.end() if flat else closing(text, bracket, end)
-    found, after = attributes(text, stop, end)
+    given, after = attributes(text, stop, end)
     return Instruction(
         name=match[2],
-        opcode=opcode,
+        opcode=opcode[1],
         shape_text=shape_text,
         operands_text=flat[1] if flat else text[bracket + 1 : stop - 1],
-        attributes=found,
+        attributes=given,
         root=match[1] is not None,
         start=match.start(2),
-        site=site,
+        site=opcode.start(1),
         end=after,
     )
 

@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import repeat
 
 from rankmuster.errors import InvalidProgram
 from rankmuster.formats.hlo.scanner import (
@@ -35,6 +36,9 @@ _TABLE = re.compile(
     rb'(?:\s++\d++\s++(?:"(?:[^"\\]|\\.)*+"|\{[^{}]*+\}))*+'
 )
 _TABLE_NAMES = (b"FileNames", b"FunctionNames", b"FileLocations", b"StackFrames")
+_ENTRY = re.compile(rb"ENTRY\s")
+_NOT_IN_NAMES = re.compile(rb'[\s=(){}\[\],"]')
+_NO_HEADER = frozenset(b"}H/")
 _COUNT = re.compile(rb"\d{1,18}")
 _SMALL = 1 << 17  # up to here walking every bracket costs a millisecond or two
 
@@ -70,21 +74,23 @@ class Module:
     @cached_property
     def by_name(self) -> dict[bytes, int]:
         """The place of each computation by its name."""
-        return {name: place for place, name in enumerate(self._names)}
+        return dict(zip(self._names, range(len(self.headers)), strict=True))
 
     @cached_property
     def _names(self) -> list[bytes]:
         text = self.text
-        heads = [text[start : start + 80].split(None, 2) for start in self.headers]
-        names = [(h[1] if h[0] == b"ENTRY" else h[0]) if len(h) > 2 else b"" for h in heads]
+        words = [text[start : start + 96].partition(b" ")[0] for start in self.headers]
+        # "%name (" nearly all of them; what has another character in it is matched properly.
+        plain = _NOT_IN_NAMES.search(b"".join(words)) is None
         return [
-            name[1:] if name[:1] == b"%" and name[-1:] not in b"({" else self._name(place)
-            for place, name in enumerate(names)
+            word[1:] if plain and word[:1] == b"%" else self._name(place)
+            for place, word in enumerate(words)
         ]
 
     def _name(self, place: int) -> bytes:
         match = _HEADER.match(self.text, self.headers[place])
-        assert match is not None
+        if match is None:
+            raise malformed(self.text, self.headers[place], "a computation has no name")
         return match[2]
 
     @cached_property
@@ -93,25 +99,26 @@ class Module:
 
         XLA never prints such text, so under a header as XLA prints it the end is missing.
         """
-        entries = [place for place, start in enumerate(self.headers) if self._is_entry(start)]
+        text = self.text
+        entries = [
+            place
+            for place, start in enumerate(self.headers)
+            if text[start] == ord("E") and _ENTRY.match(text, start)
+        ]
         if len(entries) > 1:
             raise malformed(
-                self.text, self.headers[entries[1]], "a second ENTRY computation stands here"
+                text, self.headers[entries[1]], "a second ENTRY computation stands here"
             )
         if entries:
             return entries[0]
         if not self.headers or b"entry_computation_layout" in self.attributes:
             raise malformed(
-                self.text,
-                len(self.text),
+                text,
+                len(text),
                 "the module is cut off: no ENTRY computation",
                 fix="dump it again, whole",
             )
         return len(self.headers) - 1
-
-    def _is_entry(self, start: int) -> bool:
-        match = self.text[start : start + 6]
-        return match[:5] == b"ENTRY" and match[5:].isspace()
 
     @property
     def is_scheduled(self) -> bool:
@@ -190,22 +197,22 @@ def _by_columns(text: Text, position: int, lines: list[int], opens: list[int]) -
     """The frame of text as XLA prints it; None where the first column does not tell it all."""
     lines = lines[bisect_left(lines, position) :]
     opens = opens[bisect_left(opens, position) :]
+    firsts = bytes(map(text.__getitem__, lines))
     tables = []
-    computations = []
-    for start in lines:
-        if text[start] in b"FS" and text[start : start + 16].startswith(_TABLE_NAMES):
-            table = _TABLE.match(text, start)
-            tables.append(table.span() if table else (start, start))
-        else:
-            computations.append(start)
+    if b"F" in firsts or b"S" in firsts:
+        maybe = [n for n, first in enumerate(firsts) if first in b"FS"]
+        places = [n for n in maybe if text[lines[n] : lines[n] + 16].startswith(_TABLE_NAMES)]
+        for n in reversed(places):
+            table = _TABLE.match(text, lines[n])
+            tables.append(table.span() if table else (lines[n], lines[n]))
+            del lines[n]
+        firsts = bytes(map(text.__getitem__, lines))
     # Headers and closing braces take turns, and each header's line ends in "{". No line inside a
     # body does: an indented computation would hide there.
-    headers, ends = computations[::2], computations[1::2]
-    if not headers or any(text[end] != ord("}") for end in ends):
+    headers, ends = lines[::2], lines[1::2]
+    if not headers or firsts[1::2] != b"}" * len(ends) or not _NO_HEADER.isdisjoint(firsts[::2]):
         return None
-    if any(text[start] in b"}H/" for start in headers) or len(opens) != len(headers):
-        return None
-    if any(text.find(b"\n", h) != o for h, o in zip(headers, opens, strict=True)):
+    if list(map(text.find, repeat(b"\n"), headers)) != opens:
         return None
     if len(headers) != len(ends):
         raise _cut_off(text, text[headers[-1] : headers[-1] + 80].split(b"(")[0].strip())

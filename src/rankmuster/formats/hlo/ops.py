@@ -1,4 +1,4 @@
-"""From collectives to ops over interned group sets, in the order they are given; and to findings."""
+"""From collectives to ops over interned group sets, in the order they are given."""
 
 from __future__ import annotations
 

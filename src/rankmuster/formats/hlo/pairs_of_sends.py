@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from rankmuster.formats.hlo.collective import Collective
 from rankmuster.formats.hlo.definitions import Definitions
@@ -25,15 +26,17 @@ _CARRIES = frozenset(
 _OTHER_END = {OpKind.SEND: OpKind.RECV, OpKind.RECV: OpKind.SEND}
 
 
-def check_done(
-    module: Module,
-    place: int,
-    position: int,
-    opcode: bytes,
-    starts: Sequence[Collective],
-    notes: Notes,
-) -> None:
+class Done(NamedTuple):
+    """Where the opcode of a done stands, and in which computation."""
+
+    place: int
+    position: int
+    opcode: bytes
+
+
+def check_done(module: Module, done: Done, starts: Sequence[Collective], notes: Notes) -> None:
     """A done must close a start of its kind (XLA verifier rule 11); RM701 where it does not."""
+    place, position, opcode = done
     body = module.computation(place)
     match = _DONE_OPERAND.match(module.text, position, body.end)
     if match is None or any(match[1] == start.name for start in starts):

@@ -1,4 +1,4 @@
-"""What one collective posts: elements, types and dimension (facts E4), and whether they fit (RM105).
+"""What a collective posts: elements, types, dimension (facts E4), and whether they fit (RM105).
 
 Sees one form, the shapes of its operands and the size of its groups; no module, no ids.
 """
@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rankmuster.errors import InvalidProgram
-from rankmuster.formats.hlo.groups import parse_slices
 from rankmuster.formats.hlo.collective import Form
+from rankmuster.formats.hlo.groups import parse_slices
 from rankmuster.formats.hlo.shapes import Array, Shape, Tuple, leaves
 from rankmuster.program import POINT_TO_POINT, OpKind
 
@@ -148,11 +148,10 @@ def _structure(form: Form, shapes: _Shapes) -> tuple[str, ...]:
         for i, shape in enumerate(shapes.operands)
         if isinstance(shape, Tuple)
     )
-    if kind is not OpKind.ALL_TO_ALL and shapes.results is not None and not misfits:
-        if count != len(shapes.results) or (count > 1 and isinstance(shapes.result, Array)):
-            return (
-                f"has {count} operands, but its shape {shapes.result} has {len(shapes.results)}",
-            )
+    if kind is OpKind.ALL_TO_ALL or shapes.results is None or misfits:
+        return misfits
+    if count != len(shapes.results) or (count > 1 and isinstance(shapes.result, Array)):
+        return (f"has {count} operands, but its shape {shapes.result} has {len(shapes.results)}",)
     return misfits
 
 
@@ -205,7 +204,7 @@ def _ratios(
             continue
         # XLA allows a ragged last shard: the count is rounded up, and one member may keep all.
         count = -(-whole.dims[dimension] // max(1, shard.dims[dimension]))
-        if size is not None and size != 1 and count != size:
+        if size not in (None, 1, count):
             misfits.append(f"{whole} holds {count} times {shard}, the group has {size} members")
     return tuple(misfits)
 

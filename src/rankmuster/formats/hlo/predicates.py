@@ -122,10 +122,9 @@ class Predicates:
             graph = self._graphs.of(call.caller)
             place = graph.at(call.start)
             operands = graph.needs[place][: graph.operands[place]]
-            if call.opcode == b"conditional":  # operand 0 is the predicate, then one per branch
-                chosen = call.callees.index(where) + 1
-            else:
-                chosen = number
+            # A conditional's operand 0 is the predicate, then one follows per branch.
+            is_branch = call.opcode == b"conditional"
+            chosen = call.callees.index(where) + 1 if is_branch else number
             found.extend((call.caller, need, path) for need in operands[chosen : chosen + 1])
             if call.opcode == b"while":  # from the second trip on, what the body returned
                 found.append((call.callees[-1], self._graphs.of(call.callees[-1]).root, path))

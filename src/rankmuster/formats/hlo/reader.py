@@ -20,7 +20,7 @@ from rankmuster.formats.hlo.module import parse_module
 from rankmuster.formats.hlo.notes import Notes
 from rankmuster.formats.hlo.ops import OpBuilder
 from rankmuster.formats.hlo.order import issue_order
-from rankmuster.formats.hlo.pairs_of_sends import check_consumers, check_done, check_schedule
+from rankmuster.formats.hlo.pairs_of_sends import Done, check_consumers, check_done, check_schedule
 from rankmuster.formats.hlo.predicates import Predicates
 from rankmuster.formats.hlo.scanner import Text, malformed
 from rankmuster.formats.hlo.sites import CALLERS, DONES, scan
@@ -44,7 +44,7 @@ class Reader:
         self._graphs = Graphs(self._module)
         self._notes = Notes()
         self._collectives: dict[int, list[Collective]] = defaultdict(list)
-        self._dones: list[tuple[int, int, bytes]] = []
+        self._dones: list[Done] = []
         self._calls: list[Call] = []
 
     def program(self) -> Program:
@@ -90,7 +90,7 @@ class Reader:
             if position < behind or not low <= position < high:
                 continue  # inside a string of another instruction, or in the header
             if opcode in DONES:
-                self._dones.append((place, position, opcode))
+                self._dones.append(Done(place, position, opcode))
             elif opcode in CALLERS:
                 call = call_at(self._module, position, opcode, place)
                 if call is not None:
@@ -195,9 +195,8 @@ class Reader:
 
     def _check(self, reached: list[int], orders: dict[int, list[Site]], known: Known) -> None:
         """What sends, receives and async pairs get wrong, and what had to be inferred."""
-        for place, position, opcode in self._dones:
-            starts = self._collectives.get(place, [])
-            check_done(self._module, place, position, opcode, starts, self._notes)
+        for done in self._dones:
+            check_done(self._module, done, self._collectives.get(done.place, []), self._notes)
         for place in reached:
             found = [site for site in orders[place] if isinstance(site, Collective)]
             if any(site.form.kind in POINT_TO_POINT for site in found):

@@ -30,7 +30,7 @@ class Reducers:
         self._known: dict[bytes, str | None] = {}
 
     def name_of(self, to_apply: bytes) -> str | None:
-        """ "add" and the like, "custom:" and the canonical text for others, None if undefined."""
+        """As "add", or "custom:" and its canonical text; None where it is undefined."""
         name = to_apply.lstrip(b"%")
         if name not in self._known:
             place = self._module.by_name.get(name)

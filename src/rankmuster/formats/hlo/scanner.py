@@ -15,9 +15,11 @@ Text: TypeAlias = bytes | mmap.mmap
 
 _CHUNK = 1 << 20
 # One bracket, or one thing that may hide brackets: a string or a comment.
-_BRACKET = re.compile(rb'[(){}\[\]]|"(?:[^"\\]|\\.)*+"|"|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/', re.S)
-_COMMENT = re.compile(rb'"(?:[^"\\]|\\.)*+"|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/', re.S)
-_SPACE = re.compile(rb"(?:\s++|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+", re.S)
+_BRACKET = re.compile(
+    rb'[(){}\[\]]|"(?:[^"\\]|\\.)*+"|"|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/', re.DOTALL
+)
+_COMMENT = re.compile(rb'"(?:[^"\\]|\\.)*+"|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/', re.DOTALL)
+_SPACE = re.compile(rb"(?:\s++|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+", re.DOTALL)
 _CLOSES = {b"(": b")", b"{": b"}", b"[": b"]"}
 MAX_DEPTH = 256  # tuples nest three or four deep in real programs
 
@@ -27,8 +29,12 @@ _STRING = rb'"(?:[^"\\]|\\.)*+"'
 _FLAT = rb'[^{}"]++|' + _STRING
 _ATTRIBUTE = re.compile(
     rb"\s*+,\s*+(?:/\*[^*]*\*/\s*+)?([A-Za-z_][\w.-]*+)="
-    rb"(?:(\{(?:" + _FLAT + rb"|\{(?:" + _FLAT + rb')*+\})*+\})|([^\s,{}()\[\]"]++)(?=\s*+[,\n]))?',
-    re.S,
+    rb"(?:(\{(?:"
+    + _FLAT
+    + rb"|\{(?:"
+    + _FLAT
+    + rb')*+\})*+\})|([^\s,{}()\[\]"]++)(?=\s*+(?:[,\n]|\Z)))?',
+    re.DOTALL,
 )
 # [2,4]<=[2,2,2]T(0,2,1)
 _IOTA = re.compile(rb"\s*+\[[\d,\s]*+\]\s*+<=\s*+\[[\d,\s]*+\](?:\s*+T\s*+\([\d,\s]*+\))?")

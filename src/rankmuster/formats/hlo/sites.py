@@ -39,15 +39,15 @@ _NEEDLES = (
 _OF_COLLECTIVES = (b"replica_groups=", b"source_target_pairs=")
 # Fusions and custom calls are too many to be sites; they are looked at where a computation with
 # collectives has no other caller.
-_CALLS = (b"calls=", b"to_apply=", b"called_computations=")
-_OPCODE = re.compile(rb"[\s=]([a-z][a-z-]*+)\($")
+_CALLS = (b" calls=", b"to_apply=", b"computations=")
 _LONGEST = max(map(len, OPCODES)) + 2
 _COLUMN_ZERO = re.compile(rb"\n[^\s\d]")
 _LINE_OPENS = re.compile(rb"\{\n")
 
 _WORTH_ARRAYS = 1 << 17
 _WORTH_IMPORTING = 1 << 23  # numpy costs as much to import as this many bytes to search
-_CHUNK = 1 << 18  # stays in the cache between the passes
+_MARGIN = 8
+_CHUNK = 1 << 20  # large against the cost of a call, small against memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,10 @@ def scan_by_search(text: Text) -> Scan:
 def _opcodes(text: Text, brackets: Iterable[int]) -> list[tuple[int, bytes]]:
     found = []
     for bracket in brackets:
-        match = _OPCODE.search(text[max(0, bracket + 1 - _LONGEST) : bracket + 1])
-        if match and match[1] in OPCODES:
-            found.append((bracket - len(match[1]), match[1]))
+        words = text[max(0, bracket - _LONGEST) : bracket].split()
+        opcode = words[-1].rpartition(b"=")[2] if words else b""
+        if opcode in OPCODES:
+            found.append((bracket - len(opcode), opcode))
     return found
 
 
@@ -110,60 +111,67 @@ def scan_by_arrays(text: Text) -> Scan:
     import numpy as np
 
     size = len(text)
+    if size <= _MARGIN:
+        return scan_by_search(text)
     view = np.frombuffer(text, np.uint8)
-    # The same memory read as the eight bytes that begin at each position.
-    words = np.ndarray((max(0, size - 7),), "<u8", buffer=text, strides=(1,))
-    endings = {
-        "(": _words([b" " + name for name in OPCODES]),
-        "grouped": _words([name[:-1] for name in _OF_COLLECTIVES]),
-        "called": _words([b" calls", *(name[:-1] for name in _CALLS[1:])]),
-    }
+    # The same memory read as the two, and the eight, bytes that begin at each position.
+    twos = np.ndarray((size - 1,), "<u2", buffer=text, strides=(1,))
+    words = np.ndarray((size - 7,), "<u8", buffer=text, strides=(1,))
+    ends_an_opcode = np.zeros(1 << 16, bool)
+    ends_an_opcode[[int.from_bytes(name[-2:], "little") for name in OPCODES]] = True
+    opcodes = _words([b" " + name for name in OPCODES])
+    of_collectives = _words([name[:-1] for name in _OF_COLLECTIVES])
+    calls = _words([name[:-1] for name in _CALLS])
 
-    def behind(ends: Any, known: list[tuple[int, int]]) -> Any:
-        """Those of *ends* (positions of the byte behind a word) whose word is *known*."""
-        ends = ends[ends >= 8]
-        word = words[ends - 8]
-        hits = np.zeros(len(ends), bool)
-        for value, mask in known:
-            hits |= (word & np.uint64(mask)) == np.uint64(value)
-        return ends[hits]
+    def known(word: Any, wanted: list[tuple[int, list[int]]]) -> Any:
+        hits = np.zeros(len(word), bool)
+        for mask, values in wanted:
+            table = np.array([*values, (1 << 64) - 1], "<u8")
+            masked = word & np.uint64(mask)
+            hits |= table[np.searchsorted(table, masked)] == masked
+        return hits
 
-    lines, opens, brackets, grouped, called = [], [], [], [], []
-    for low in range(0, size, _CHUNK):
-        chunk = view[low : low + _CHUNK]
-        ends = np.flatnonzero(chunk == ord("\n")) + low
-        first = view[np.minimum(ends + 1, size - 1)]
-        lines.append(ends[(first > 32) & ((first < ord("0")) | (first > ord("9")))] + 1)
-        opens.append(ends[view[ends - 1] == ord("{")])
-        ends = np.flatnonzero(chunk == ord("(")) + low
-        before = view[ends - 1]  # opcodes of OPCODES end in one of these letters
-        letters = np.zeros(len(ends), bool)
-        for letter in b"erltdv":
-            letters |= before == letter
-        brackets.append(behind(ends[letters], endings["("]))
-        ends = np.flatnonzero(chunk == ord("=")) + low
-        ends = ends[view[ends - 1] == ord("s")] if False else ends
-        grouped.append(behind(ends, endings["grouped"]) + 1)
-        called.append(behind(ends, endings["called"]) + 1)
+    found: dict[str, list[Any]] = {name: [] for name in ("(", "grouped", "called", "0", "{")}
+    equal = np.empty(_CHUNK, bool)
 
-    def joined(parts: list[Any]) -> list[int]:
-        found: list[int] = np.concatenate(parts).tolist() if parts else []
-        return found
+    def positions(chunk: Any, byte: str) -> Any:
+        """Where *byte* stands in *chunk*; the mask is reused, for fresh memory costs more."""
+        return np.flatnonzero(np.equal(chunk, ord(byte), out=equal[: len(chunk)]))
 
+    # No line, call or opcode begins before the end of the word HloModule.
+    for low in range(_MARGIN, size, _CHUNK):
+        chunk, before = view[low : low + _CHUNK], words[low - 8 :]
+        at = positions(chunk, "\n")
+        found["{"].append(at[view[low - 1 :][at] == ord("{")] + low)
+        at = at[: -1 if low + _CHUNK >= size and at.size and at[-1] + low == size - 1 else None]
+        first = view[low + 1 :][at]
+        at, first = at[first > ord(" ")], first[first > ord(" ")]
+        found["0"].append(at[(first < ord("0")) | (first > ord("9"))] + low + 1)
+        at = positions(chunk, "(")
+        at = at[ends_an_opcode[twos[low - 2 :][at]]]
+        found["("].append(at[known(before[at], opcodes)] + low)
+        at = positions(chunk, "=")
+        last = view[low - 1 :][at]
+        at = at[(last == ord("s")) | (last == ord("y"))]  # ..._groups=, calls=, to_apply=
+        word = before[at]
+        found["grouped"].append(at[known(word, of_collectives)] + low + 1)
+        found["called"].append(at[known(word, calls)] + low + 1)
+    lists: dict[str, list[int]] = {k: np.concatenate(v).tolist() for k, v in found.items()}
     return Scan(
-        sites=_opcodes(text, joined(brackets)),
-        grouped=joined(grouped),
-        called=joined(called),
-        lines=joined(lines),
-        opens=joined(opens),
+        sites=_opcodes(text, lists["("]),
+        grouped=lists["grouped"],
+        called=lists["called"],
+        lines=lists["0"],
+        opens=lists["{"],
     )
 
 
-def _words(names: Iterable[bytes]) -> list[tuple[int, int]]:
-    """(value, mask) of the last eight bytes of each name, shorter ones masked; each once."""
-    found = set()
+def _words(names: Iterable[bytes]) -> list[tuple[int, list[int]]]:
+    """The last eight bytes of each name as numbers, by the mask of the bytes that it has."""
+    found: dict[int, set[int]] = {}
     for name in names:
-        word = name[-8:].rjust(8, b"\0")
-        mask = bytes(8 - min(8, len(name))) + b"\xff" * min(8, len(name))
-        found.add((int.from_bytes(word, "little"), int.from_bytes(mask, "little")))
-    return sorted(found)
+        length = min(8, len(name))
+        mask = int.from_bytes(bytes(8 - length) + b"\xff" * length, "little")
+        word = int.from_bytes(name[-8:].rjust(8, b"\0"), "little")
+        found.setdefault(mask, set()).add(word)
+    return [(mask, sorted(values)) for mask, values in found.items()]

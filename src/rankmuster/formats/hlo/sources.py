@@ -32,8 +32,8 @@ class Sources:
         self._frames: dict[bytes, str] = {}
 
     def of(self, metadata: bytes) -> str:
-        """ "train.py:88", the file alone where no line is known, or ""."""
-        if (file := _FILE.search(metadata)) and file[1]:
+        """As "train.py:88"; the file alone where no line is known, "" for nothing known."""
+        if b"source_file=" in metadata and (file := _FILE.search(metadata)) and file[1]:
             line = _LINE.search(metadata)
             name = file[1].decode("utf-8", "replace")
             return f"{name}:{line[1].decode()}" if line and line[1] != b"0" else name
