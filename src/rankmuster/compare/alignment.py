@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rankmuster.compare.steps import FIELDS, Step, alike, differs, is_unknown
+from rankmuster.compare.steps import FIELDS, ORDER, Step, alike, differs, is_unknown
 
 REACH = 32  # how many ops ahead a place is sought where both sides go on alike
 WINDOW = 3  # so many ops in a row must agree there; fewer only where that finds none
@@ -42,7 +42,19 @@ class Difference:
 def first_difference(
     left: Sequence[Step], right: Sequence[Step], ignored: Collection[int] = ()
 ) -> Difference | None:
-    """Compare two postings; None where nothing that both sides know differs."""
+    """Compare two postings; None where nothing that both sides know differs.
+
+    In which loop or branch an op stands only counts where nothing else differs: an op too few
+    gives all that follow another number.
+    """
+    unplaced = frozenset((*ignored, ORDER))
+    return aligned(left, right, unplaced) or aligned(left, right, ignored)
+
+
+def aligned(
+    left: Sequence[Step], right: Sequence[Step], ignored: Collection[int]
+) -> Difference | None:
+    """See `first_difference`; just by the fields that are not ignored."""
     at = next(
         (
             place

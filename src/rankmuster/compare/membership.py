@@ -6,18 +6,22 @@ many on the next; the cause is one, the group (RM308).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from rankmuster.compare.alignment import Difference
 from rankmuster.compare.shared import Side
 from rankmuster.compare.steps import Step, steps
-from rankmuster.resolve import Resolved
+from rankmuster.group import SubGroup
 from rankmuster.signature.canonical import Token, tokens
 
 
-def moved(found: Difference, left: Side, right: Side) -> Difference:
-    """The difference as one of group membership, where the lacking side posts the op elsewhere."""
+def moved(found: Difference, left: Side, right: Side, split: Collection[SubGroup]) -> Difference:
+    """The difference as one of group membership, where the lacking side posts the op elsewhere.
+
+    Elsewhere is one of *split*, the communicators that are not agreed on: where all members post
+    an op, it is at home.
+    """
     if found.field != "op":
         return found
     ours, theirs = (steps(side.first.resolved, side.set_ids) for side in (left, right))
@@ -27,8 +31,8 @@ def moved(found: Difference, left: Side, right: Side) -> Difference:
     around_right = gap(theirs, found.at, found.at + count_right)
     step = found.left or found.right
     assert step is not None
-    here = list(elsewhere(left, around_left, step))
-    there = list(elsewhere(right, around_right, step))
+    here = list(elsewhere(left, around_left, step, split))
+    there = list(elsewhere(right, around_right, step, split))
     if found.left and len(there) > len(here):
         return Difference(field="members", at=found.at, left=found.left, right=there[0])
     if found.right and len(here) > len(there):
@@ -43,7 +47,9 @@ def gap(posting: Sequence[Step], start: int, end: int) -> tuple[int, int]:
     return before, after
 
 
-def elsewhere(side: Side, around: tuple[int, int], step: Step) -> Iterator[Step]:
+def elsewhere(
+    side: Side, around: tuple[int, int], step: Step, split: Collection[SubGroup]
+) -> Iterator[Step]:
     """Ops like *step* inside the gap that this side's devices post on another communicator."""
     resolved, device = side.first.resolved, side.devices[0]
     for token in tokens(resolved):
@@ -52,7 +58,7 @@ def elsewhere(side: Side, around: tuple[int, int], step: Step) -> Iterator[Step]
             and token.op is not None
             and token.group not in side.set_ids
             and content(token) == content(step.token)
-            and len(own_members(resolved, token.group, device)) > 1
+            and resolved.sets[token.group].by_device.get(device, ()) in split
         ):
             yield Step(token, step.values)
 
@@ -60,8 +66,3 @@ def elsewhere(side: Side, around: tuple[int, int], step: Step) -> Iterator[Step]
 def content(token: Token) -> tuple[Any, ...]:
     """What an op does, wherever it does it: its key without the set's ordinal and pairs."""
     return token.key[:-2]
-
-
-def own_members(resolved: Resolved, set_id: int, device: int) -> tuple[int, ...]:
-    """The sub-group of *device* in a set; empty where it has none."""
-    return resolved.sets[set_id].by_device.get(device, ())

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rankmuster.compare.alignment import Difference, first_difference
 from rankmuster.compare.membership import moved
 from rankmuster.compare.shared import Shared, Side
-from rankmuster.compare.steps import FIELDS, Step, is_unknown, steps, undecided_fields
+from rankmuster.compare.steps import FIELDS, TRIPS, Step, is_unknown, steps, undecided_fields
 from rankmuster.compare.story import Holding, Story, code_of, collectives, place_of, value_of
 from rankmuster.compare.votes import Votes, is_decided
 from rankmuster.finding import Severity
+from rankmuster.group import SubGroup
 from rankmuster.signature.canonical import set_digest
 
 EXPLAINED = 64
@@ -20,15 +21,18 @@ anybody, more would say no more.
 """
 
 
-def stories_of(shared: Shared, votes: Votes, stories: dict[object, Story]) -> None:
+def stories_of(
+    shared: Shared, votes: Votes, split: Collection[SubGroup], stories: dict[object, Story]
+) -> None:
     """Add what the sides of *shared* differ in to *stories*, where other communicators may have it.
 
+    *split* are the member lists of all communicators with several sides.
     Every side is compared with the reference: the largest of those whose evidence lacks least.
     """
     reference = max(shared.sides, key=lambda side: (-lacking(side), len(side.devices)))
     for other in shared.sides[:EXPLAINED]:
         if other is not reference:
-            for found in explain(reference, other):
+            for found in explain(reference, other, split):
                 add(stories, shared, (reference, other), found, votes)
 
 
@@ -44,7 +48,9 @@ def lacking(side: Side) -> int:
     return int(known)
 
 
-def explain(left: Side, right: Side) -> tuple[tuple[str, Difference], ...]:
+def explain(
+    left: Side, right: Side, split: Collection[SubGroup]
+) -> tuple[tuple[str, Difference], ...]:
     """Return code and difference of two sides: the first known one, or else all undecided fields.
 
     The answer depends on which sets hold the communicator, not on its members: it is kept.
@@ -52,7 +58,7 @@ def explain(left: Side, right: Side) -> tuple[tuple[str, Difference], ...]:
     key = ("explained", right.first.resolved, left.set_ids, right.set_ids, *moves(left, right))
     memo = left.first.resolved.memo
     if (known := memo.get(key)) is None:
-        known = memo[key] = tuple(explained(left, right))
+        known = memo[key] = tuple(explained(left, right, split))
     return known
 
 
@@ -64,7 +70,7 @@ def moves(left: Side, right: Side) -> tuple[tuple[bool, ...], ...]:
     )
 
 
-def explained(left: Side, right: Side) -> list[tuple[str, Difference]]:
+def explained(left: Side, right: Side, split: Collection[SubGroup]) -> list[tuple[str, Difference]]:
     """See `explain`."""
     ours, theirs = (steps(side.first.resolved, side.set_ids) for side in (left, right))
     programs = (left.first.resolved.program, right.first.resolved.program)
@@ -72,7 +78,7 @@ def explained(left: Side, right: Side) -> list[tuple[str, Difference]]:
     ignored = {number for number, name in enumerate(FIELDS) if name in unrecorded}
     found = first_difference(ours, theirs, ignored)
     if found is not None:
-        found = moved(found, left, right)
+        found = moved(found, left, right, split)
         return [(code_of(found.field), found)]
     if left.digest is None or right.digest is None:
         return [("RM308", Difference(field="members", at=0, left=None, right=None))]
@@ -94,21 +100,37 @@ def add(
     both = (found.left, found.right)
     sets = [sets_in_question(side, step, found) for side, step in zip(sides, both, strict=True)]
     voters = votes.weigh(list(zip(sides, sets, strict=True)))
-    odd = odd_side(voters) if found.field == "members" else None
+    odd = odd_side(voters) if found.field in {"members", "trips"} else None
     key = (code, found.field, *cause(sides, both, sets, odd, found))
+    if odd is None and found.field == "members":
+        odd, key = known_odd(sides, both, code, stories) or (odd, key)
     severity = Severity.WARNING if code == "RM706" else None
     new = Story(code=code, field=found.field, count=found.count, severity=severity)
     story = stories.setdefault(key, new)
     values = [held(found, side, step, shared) for side, step in zip(sides, both, strict=True)]
-    if odd is not None and sets[1 - odd]:
+    if found.field == "members" and odd is not None and sets[1 - odd]:
         values[1 - odd] = expected(sides[1 - odd], sets[1 - odd][0], sides[odd], values[1 - odd])
-    if (operand := first_differing_operand(found)) is not None:
-        story.operand = operand
-        values = [value[operand] for value in values]
+    if (number := first_differing_entry(found)) is not None:
+        story.operand = 0 if found.field == "trips" else number
+        values = [value[number] for value in values]
     for number, (side, step) in enumerate(zip(sides, both, strict=True)):
         gap = 0 if step else gap_of(side, found, sides[1 - number])
         holding = Holding(value=values[number], step=step, first=side.first, gap=gap)
         story.add(holding, voters[number])
+
+
+def known_odd(
+    sides: tuple[Side, Side],
+    both: tuple[Step | None, Step | None],
+    code: str,
+    stories: Mapping[object, Story],
+) -> tuple[int, tuple[object, ...]] | None:
+    """The side whose op another communicator has shown to be on the wrong group, and its key."""
+    for odd, (side, step) in enumerate(zip(sides, both, strict=True)):
+        key = (code, "members", side.first.number, step and step.token.index)
+        if key in stories:
+            return odd, key
+    return None
 
 
 def odd_side(voters: Sequence[frozenset[int]]) -> int | None:
@@ -158,11 +180,12 @@ def cause(
 ) -> tuple[object, ...]:
     """What two communicators have in common if they show the same cause.
 
-    The same op of the same set; and of ops on the wrong group, the same op of the program that is
-    out of line.
+    The same op of the same set; of a loop, whose count it is; and of ops on the wrong group, the
+    same op of the program that is out of line.
     """
     if odd is not None and (step := both[odd]) is not None:
-        return (sides[odd].first.number, step.token.index)
+        own = step.values[TRIPS] if found.field == "trips" else step.token.index
+        return (sides[odd].first.number, own)
     names = (
         frozenset(set_digest(side.first.resolved, number) for number in numbers)
         for side, numbers in zip(sides, sets, strict=True)
@@ -170,9 +193,9 @@ def cause(
     return (found.at, frozenset().union(*names))
 
 
-def first_differing_operand(found: Difference) -> int | None:
-    """Of an op over several operands, the first that differs in elements or dtype."""
-    if found.field not in {"elements", "dtype"} or not found.left or not found.right:
+def first_differing_entry(found: Difference) -> int | None:
+    """Where a field is a list: the first operand, or loop, in which both differ."""
+    if found.field not in {"elements", "dtype", "trips"} or not found.left or not found.right:
         return None
     ours, theirs = (step.values[FIELDS.index(found.field)] for step in (found.left, found.right))
     if len(ours) != len(theirs) or len(ours) == 1:

@@ -27,7 +27,7 @@ CODES = {
 """What is compared of a step, the field that says most first, and the code of a difference."""
 
 FIELDS = tuple(CODES)
-REDUCE, DTYPE, TRIPS = (FIELDS.index(name) for name in ("reduce", "dtype", "trips"))
+REDUCE, DTYPE, TRIPS, ORDER = map(FIELDS.index, ("reduce", "dtype", "trips", "order"))
 
 
 class Step(NamedTuple):

@@ -55,8 +55,17 @@ class Story:
     holdings: dict[str, Holding] = dataclasses.field(default_factory=dict)
 
     def add(self, holding: Holding, devices: Iterable[int]) -> None:
-        """Count *devices* among those that hold this value."""
-        self.holdings.setdefault(repr(holding.value), holding).devices.update(devices)
+        """Count *devices* among those that hold this value; the earliest op tells of it."""
+        known = self.holdings.setdefault(repr(holding.value), holding)
+        known.devices.update(devices)
+        if holding.step and known.step and holding.step.token.index < known.step.token.index:
+            known.step, known.first = holding.step, holding.first
+
+    @property
+    def first_place(self) -> int:
+        """The lowest place of its op in any of the programs."""
+        steps = (each.step for each in self.holdings.values())
+        return min((step.token.index for step in steps if step), default=0)
 
     def split(self) -> tuple[list[Holding], Holding | None]:
         """The holdings that the finding is about, and the one that most devices hold, if any."""

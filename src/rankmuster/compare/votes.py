@@ -6,7 +6,7 @@ one of them does says it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rankmuster.compare.shared import Side
 from rankmuster.copies import ProgramClass
@@ -79,7 +79,7 @@ class Votes:
         return posted
 
 
-def is_decided(votes: Sequence[frozenset[int]]) -> bool:
+def is_decided(votes: Sequence[Collection[int]]) -> bool:
     """Whether one side has more than half of all votes."""
     counts = [len(vote) for vote in votes]
     return 2 * max(counts) > sum(counts)

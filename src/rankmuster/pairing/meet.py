@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rankmuster.copies import ProgramClass, ProgramCopy, classes
 from rankmuster.finding import Finding, Severity, Value, finding
-from rankmuster.pairing.posts import Edge, Lane, Message, Numbered, edges, posts, sequence
+from rankmuster.pairing.posts import Edge, Lane, Message, Numbered, content, edges, posts, sequence
 from rankmuster.pairing.splits import transposed
 from rankmuster.pairing.strays import Stray, strays_told
 from rankmuster.program import OpKind
@@ -135,6 +135,8 @@ def judge(ends: Ends, alike: list[Edge], numbered: Numbered) -> Finding | Stray 
     sent, received = ([message.content for message in end] for end in ends)
     if sent == received:
         return crossed_names(ends, alike)
+    if (counts := other_loops(ends)) is not None:
+        return looped(ends, alike, counts)
     if unclear(sent, received):
         return cannot_tell(ends, alike)
     if Counter(sent) == Counter(received):
@@ -161,21 +163,51 @@ def first_other(one: Sequence[object], other: Sequence[object]) -> int:
 
 def unclear(sent: Sequence[tuple[Any, ...]], received: Sequence[tuple[Any, ...]]) -> bool:
     """Whether loops hide how the messages meet: unknown counts, or other loops of as many."""
-    contents = (*sent, *received)
-    if all(len(content) == 2 for content in contents):
+    if not any(trips for content in (*sent, *received) for trips in loops(content)):
         return False
-    kinds = [{content[:2] for content in end} for end in (sent, received)]
-    totals = [total(end) for end in (sent, received)]
-    return kinds[0] == kinds[1] and (None in totals or totals[0] == totals[1])
+    totals = (total(sent), total(received))
+    if None in totals:
+        return {content[:2] for content in sent} == {content[:2] for content in received}
+    return totals[0] == totals[1]
 
 
-def total(end: Iterable[tuple[Any, ...]]) -> int | None:
-    """How many messages an end posts in all; None where a count is unknown or a branch decides."""
-    around = [content[2] if len(content) > 2 else () for content in end]
-    if any(trips is None for places in around for _, trips, _ in places):
+def loops(content: tuple[Any, ...]) -> Iterator[tuple[int | None]]:
+    """The counts of the loops around a message that was not unrolled, each in a tuple."""
+    for _, trips, body in content[2] if len(content) > 2 else ():
+        if body < 0:
+            yield (trips,)
+
+
+def total(end: Iterable[tuple[Any, ...]]) -> Counter[tuple[Any, ...]] | None:
+    """How often each message is posted in each branch; None where a loop's count is unknown."""
+    posted: Counter[tuple[Any, ...]] = Counter()
+    for each in end:
+        counts = [trips for (trips,) in loops(each)]
+        if None in counts:
+            return None
+        around = each[2] if len(each) > 2 else ()
+        bodies = tuple(body for _, _, body in around if body >= 0)
+        posted[(*each[:2], bodies)] += prod(trips for trips in counts if trips is not None)
+    return posted
+
+
+def other_loops(ends: Ends) -> tuple[int, int] | None:
+    """Where the ends post the same messages in the same places, but in loops of other counts.
+
+    The first two counts that differ, of the sender and the receiver.
+    """
+    written = [tuple(dict.fromkeys(message.post for message in end)) for end in ends]
+    if len(written[0]) != len(written[1]):
         return None
-    counts: Iterable[int] = (prod(trips for _, trips, _ in places) for places in around)
-    return sum(counts)
+    found = None
+    for ours, theirs in zip(*written, strict=True):
+        bodies = [[each.body for each in post.around] for post in (ours, theirs)]
+        if content(ours.op) != content(theirs.op) or bodies[0] != bodies[1]:
+            return None
+        for one, other in zip(ours.around, theirs.around, strict=True):
+            if found is None and None not in (one.trips, other.trips) and one.trips != other.trips:
+                found = (one.trips or 0, other.trips or 0)
+    return found
 
 
 def told(
@@ -227,6 +259,14 @@ def mismatched(ends: Ends, alike: list[Edge], at: int) -> Finding:
     return told("RM206", ends, alike, both(ends, alike[0], at), at, field=field, values=values)
 
 
+def looped(ends: Ends, alike: list[Edge], counts: tuple[int, int]) -> Finding:
+    """RM206 for the same messages in loops of other counts."""
+    source, target = who([alike[0].source]), who([alike[0].target])
+    text = f"messages from {source} to {target} are sent in a loop of {counts[0]} and received in "
+    text += f"a loop of {counts[1]}"
+    return told("RM206", ends, alike, text, 0, field="trips", values=counts)
+
+
 def crossed(ends: Ends, alike: list[Edge], at: int) -> Finding:
     """RM208 as an error: the same messages in another order, so that unlike ones would meet."""
     sent, received = ends.sent[at].content, ends.received[at].content
@@ -263,12 +303,13 @@ def crossed_names(ends: Ends, alike: list[Edge]) -> Finding | None:
 
 def cannot_tell(ends: Ends, alike: list[Edge]) -> Finding:
     """RM706 where loops that differ, or whose count is unknown, may or may not pair."""
-    sent, received = (total([message.content for message in end]) for end in ends)
+    counts = [list(loops(end[0].content)) for end in ends]
+    values = tuple(trips[0][0] if trips else 1 for trips in counts)
     text = (
         f"messages from {who([alike[0].source])} to {who([alike[0].target])} stand in other loops "
         "at both ends, and their counts do not tell whether they pair"
     )
-    return told("RM706", ends, alike, text, 0, field="trips", values=(sent, received))
+    return told("RM706", ends, alike, text, 0, field="trips", values=(values[0], values[1]))
 
 
 def plain(value: tuple[Any, ...]) -> Any:

@@ -101,14 +101,19 @@ def communicators(
 
 
 def posted(members: SubGroup, runs: dict[int, ProgramClass]) -> Iterator[tuple[Part, ...]]:
-    """For each op on a communicator, what each program posts; as far as all post one."""
+    """For each op on a communicator, what each program posts.
+
+    Nothing where they post unlike many: then an op is missing, and that is told elsewhere.
+    """
     places: dict[int, list[int]] = {}
     for place, device in enumerate(members):
         if device in runs:
             places.setdefault(runs[device].number, []).append(place)
     programs = {each.number: each for each in runs.values() if each.number in places}
     queues = [split_ops(programs[number].resolved, members) for number in places]
-    for tokens_here in zip(*queues, strict=False):
+    if len({len(queue) for queue in queues}) > 1:
+        return
+    for tokens_here in zip(*queues, strict=True):
         yield tuple(
             Part(programs[number], tuple(places[number]), token)
             for number, token in zip(places, tokens_here, strict=True)
