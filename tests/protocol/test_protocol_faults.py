@@ -133,6 +133,16 @@ def test_refuse_is_a_bootstrap_that_says_no() -> None:
     assert not any(isinstance(outcome, bytes) for outcome in world.outcome.values())
 
 
+def test_without_signatures_rank_zero_speaks_for_the_group() -> None:
+    """No verdict is sent: one ticket a rank, and only rank 0's no is heard."""
+    failure = InvalidProgram("no unique id")
+    for no, wanted in ((None, {UNIQUE_ID}), (failure, set())):
+        ranks = [bootstrap(n, 9, None, UNIQUE_ID, None if n else no) for n in range(9)]
+        world = simulate(ranks)
+        assert world.payload_bytes == 8 * 129
+        assert {what for what in world.outcome.values() if isinstance(what, bytes)} == wanted
+
+
 @given(st.data())
 def test_any_fault_in_any_schedule_gives_one_answer(data: st.DataObject) -> None:
     """Sizes to 64, any death, stop or delay, any seed: one answer that names the faulty rank."""

@@ -95,6 +95,12 @@ def test_causes_fit_their_frame() -> None:
     assert all(len(cause.message) == MESSAGE_CHARS for cause in told.causes)
 
 
+def test_texts_that_utf8_cannot_carry_are_cleaned() -> None:
+    """A file name's surrogate does not stop a report."""
+    body = encode([Cause(message="\udcff.hlo", code="RM701")], frames.REPORT_BYTES)
+    assert decode(body).causes == (Cause(message="?.hlo", code="RM701"),)
+
+
 def test_a_cause_survives_the_wire() -> None:
     """What is reported is what is read."""
     cause = Cause(message="m", code="RM601", phase="census", process=3, fix="f", hearsay=True)

@@ -101,17 +101,19 @@ def broadcast_ticket(
 
 
 def bootstrap(
-    rank: int, size: int, signature: bytes, unique_id: bytes, no: MusterError | None = None
+    rank: int, size: int, signature: bytes | None, unique_id: bytes, no: MusterError | None = None
 ) -> Steps[bytes]:
     """Agree on *signature*, then learn rank 0's *unique_id* and return it.
 
-    A rank with a *no* of its own takes part and says it. Raises `NotAgreed` (that *no*, if it is
-    one) if any rank disagrees or is lost. The others' *unique_id* is ignored.
+    A rank with a *no* of its own takes part and says it. Without a signature, on all ranks, the
+    verdict is skipped and rank 0 speaks for the group (facts D15). Raises `NotAgreed` (that *no*,
+    if it is one) if any rank disagrees or is lost. The others' *unique_id* is ignored.
     """
     if not 0 <= rank < size:
         raise LocalProtocolError(f"rank {rank} is outside a group of {size}")
-    no = yield from reduce_verdict(rank, size, signature, no)
-    mine = pack_ticket(NO_UNIQUE_ID if no else unique_id, agrees=no is None)
+    if signature is not None:
+        no = yield from reduce_verdict(rank, size, signature, no)
+    mine = pack_ticket(NO_UNIQUE_ID if no or rank else unique_id, agrees=no is None)
     ticket, heard = yield from broadcast_ticket(rank, size, mine)
     unique_id, agrees = unpack_ticket(ticket)
     no = graver(no, heard)

@@ -1,4 +1,4 @@
-"""Why the answer is no: what the closing round carries, bounded, and which of it is the root of it.
+"""Why the answer is no: what the closing round carries, bounded, and what is behind it.
 
 A cause names the process at fault where its reporter saw it itself. It knows no frames' heads and
 no trees.
@@ -13,6 +13,7 @@ import msgspec
 from rankmuster.errors import InvariantError, RemoteProtocolError
 
 MESSAGE_CHARS = 500
+NAME_CHARS = 40
 HEAD_BYTES = 100  # of the frame and of the list, beside the causes
 LOST = "RM602"
 SILENT = "RM603"
@@ -35,7 +36,11 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def cut(self) -> Cause:
         """The same cause with its texts within the bound of a frame."""
         return msgspec.structs.replace(
-            self, message=_cut(self.message), fix=_cut(self.fix), phase=self.phase[:40]
+            self,
+            message=_cut(self.message, MESSAGE_CHARS),
+            fix=_cut(self.fix, MESSAGE_CHARS),
+            code=_cut(self.code, NAME_CHARS),
+            phase=_cut(self.phase, NAME_CHARS),
         )
 
 
@@ -102,5 +107,7 @@ def _without_silence_of(innocent: set[int], causes: Iterable[Cause]) -> list[Cau
     return [c for c in causes if not (c.code == SILENT and c.process in innocent)]
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MESSAGE_CHARS else text[: MESSAGE_CHARS - 3] + "..."
+def _cut(text: str, chars: int) -> str:
+    """At most *chars* of *text*; what UTF-8 cannot carry (a surrogate of a file name) becomes ?."""
+    clean = text.encode("utf-8", "replace").decode()
+    return clean if len(clean) <= chars else clean[: chars - 3] + "..."

@@ -18,7 +18,7 @@ from rankmuster.protocol.frames import NO_UNIQUE_ID
 from rankmuster.protocol.refusal import GroupRefused, graver, is_hearsay
 from rankmuster.protocol.steps import Steps
 
-Form: TypeAlias = Callable[[int, int, bytes, bytes, MusterError | None], Steps[bytes]]
+Form: TypeAlias = Callable[[int, int, bytes | None, bytes, MusterError | None], Steps[bytes]]
 """How a group forms: `form_group`, or `bootstrap` alone."""
 
 
@@ -32,7 +32,7 @@ class MusterRefused(NotAgreed):
 
 
 def form_group(
-    rank: int, size: int, signature: bytes, unique_id: bytes, no: MusterError | None = None
+    rank: int, size: int, signature: bytes | None, unique_id: bytes, no: MusterError | None = None
 ) -> Steps[bytes]:
     """Bootstrap and barrier of one group; return its unique id.
 
@@ -52,7 +52,7 @@ def form_group(
 def muster(
     rank: int,
     size: int,
-    signature: bytes,
+    signature: bytes | None,
     unique_id: bytes,
     no: MusterError | None = None,
     *,

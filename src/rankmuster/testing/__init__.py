@@ -1,1 +1,8 @@
+"""Shipped for whoever tests with or against this library."""
+
 from __future__ import annotations
+
+from rankmuster.testing.simulate import Deadlock as Deadlock
+from rankmuster.testing.simulate import Simulation as Simulation
+from rankmuster.testing.simulate import replay as replay
+from rankmuster.testing.simulate import simulate as simulate
