@@ -26,6 +26,7 @@ ROWS = [
     {"census"},
     {"root"},
     {"transport", "launch", "load"},
+    {"switchboard"},
     {"bringup", "api"},
     {"communicator", "pool", "worlds"},
     {"session", "nrt"},

@@ -135,27 +135,26 @@ class Root:
     # what comes in
 
     def knock(self, handle: int, process: int, first_device: int, count: int) -> None:
-        """A process showed that it knows the secret."""
+        """A process showed that it knows the secret, or somebody repeats one that did."""
+        if self.plan is None:
+            self.census.knock(handle, process, first_device, count)
+
+    def join(self, handle: int, process: int, first_device: int, count: int) -> None:
+        """The process proved to be no replay."""
         if self.plan is None:
             self._handles.add(handle)
-            self.census.knock(handle, process, first_device, count)
+            self.census.join(handle)
             return
         devices = range(first_device, first_device + min(count, self.census.world.size))
-        message = f"process {process} came when the census was over"
-        late = finding("RM605", message, ranks=devices)
+        late = finding("RM605", f"process {process} came when the census was over", ranks=devices)
         told = self.plan.findings if not self.plan.go_on else ()
         self._say(handle, Plan(go_on=False, findings=(*told, late)))
-
-    def join(self, handle: int) -> None:
-        """It proved to be no replay of somebody else's words."""
-        self.census.join(handle)
 
     def receive(self, handle: int, message: Message, now: float) -> None:
         """A message came; after the plan, cards and programs mean nothing any more."""
         if self.plan is not None:
             return
         if isinstance(message, Card) and self.census_ended is None:
-            self._handles.add(handle)
             self.census.hand_in(handle, message, now)
         elif isinstance(message, Copy) and handle in self._asked:
             self._keep(handle, message)

@@ -178,10 +178,8 @@ def _come_up(up: BringUp, read_program: Callable[[], Program], path: str) -> Ses
         raise Disagreement(_report(up, world, ended)) from ended
 
     def report() -> Report:
-        if up.root is not None:
-            return _report(up, world, None)
         copy = ProgramCopy(program, up.place.devices, up.place.process, path)
-        return check([copy], world, timings=up.watch.phases)
+        return up.root_report() or check([copy], world, timings=up.watch.phases)
 
     return Session(up, world, report, resolved)
 
@@ -237,10 +235,8 @@ def _smaller_world(program: Program, place: Place) -> tuple[Finding, ...]:
 
 def _report(up: BringUp, world: World, ended: Ended | None) -> Report:
     """The report of this process: the root's holds everything, the others' what they were told."""
-    extra = () if ended is None else ended.findings
-    if up.root is not None and up.root.plan is not None:
-        report = up.root.report()
-        new = [found for found in (*extra, *up.strangers()) if found not in report.findings]
-        return report.adding(*new, timings=up.watch.phases)
+    told = () if ended is None else ended.findings
+    if (report := up.root_report()) is not None:
+        return report.adding(*(found for found in told if found not in report.findings))
     absent = () if ended is None else ended.absent
-    return Report(world=world, findings=extra, absent=absent, timings=up.watch.phases)
+    return Report(world=world, findings=told, absent=absent, timings=up.watch.phases)

@@ -52,7 +52,7 @@ def root_with(*cards: Card, now: float = 0.0) -> Root:
     root.program = program()
     for each in cards:
         root.knock(each.process, each.process, each.process, 1)
-        root.join(each.process)
+        root.join(each.process, each.process, each.process, 1)
         root.receive(each.process, each, now)
     return root
 
@@ -227,6 +227,8 @@ def test_who_comes_after_the_census_is_told_so():
     root = root_with(*map(card, range(4)))
     root.outgoing()
     root.knock(9, 3, 3, 1)
+    assert root.outgoing() == []
+    root.join(9, 3, 3, 1)
     ((handle, message),) = root.outgoing()
     assert isinstance(message, Plan)
     assert (handle, message.go_on, message.findings[0].code) == (9, False, "RM605")

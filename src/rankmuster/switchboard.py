@@ -1,0 +1,305 @@
+"""Joins the pure parts of a bring-up to an endpoint and a clock: one loop, one thread.
+
+Messages of the census go to and from the root, frames of groups to and from the process that holds
+their device, frames of the closing round over the census connections. It carries and never decides:
+the root, the groups and the closing round do, and `bringup` says what to wait for.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from rankmuster.census import Card, Census, margin_s
+from rankmuster.errors import RemoteProtocolError
+from rankmuster.finding import Finding, finding
+from rankmuster.launch.base import Place
+from rankmuster.protocol.closing import Answer
+from rankmuster.protocol.groups import Multiplexer
+from rankmuster.ranks import unfold
+from rankmuster.root import OWN, Ask, Copy, Gone, Message, Neighbour, Plan, Root
+from rankmuster.transport.base import (
+    Deadline,
+    Event,
+    Identity,
+    Joined,
+    Knocked,
+    Lost,
+    Received,
+    Role,
+)
+from rankmuster.transport.framing import Frame, Kind
+from rankmuster.transport.handshake import Credentials
+from rankmuster.transport.tcp import TcpEndpoint
+from rankmuster.version import VERSION
+from rankmuster.world import World
+
+KIND_OF: dict[type[Message], Kind] = {
+    Card: Kind.CARD,
+    Ask: Kind.ASK,
+    Copy: Kind.PROGRAM,
+    Plan: Kind.PLAN,
+    Gone: Kind.GONE,
+}
+# Made once: a decoder looks through all of its types first.
+DECODERS: dict[Kind, msgspec.json.Decoder[Message]] = {
+    kind: msgspec.json.Decoder(message) for message, kind in KIND_OF.items()
+}
+FROM_ROOT = {Kind.ASK, Kind.PLAN, Kind.GONE}
+BETWEEN_PEERS = {Kind.GROUP, Kind.CALLER}
+CLOSING_KEY = b"closing"
+DRAIN_S = 1.0
+REACH_S = 1.0  # how long the first connection is waited for before the program is read,
+HEARD_S = 0.05  # and the root's word on it
+PARKED_FRAMES = 1 << 16  # that came before we knew our neighbours
+PARKED_BYTES = 64 << 20  # that came before their group, or the caller, asked for them
+
+
+class Switchboard:
+    """One process's connections in one bring-up, and what goes over them.
+
+    `plan` is None until the root's word on the census came; `groups` and `closing` may be added to
+    from then on. `root` is the root's own side, on the process that has it. *say* takes lines for
+    people.
+    """
+
+    def __init__(self, place: Place, deadline: Deadline, say: Callable[[str], None]) -> None:
+        self.place, self.deadline = place, deadline
+        self.root: Root | None = None
+        self.root_lost = ""
+        self.asked: deque[Ask] = deque()
+        self.plan: Plan | None = None
+        self.answer_by = deadline.at
+        self.answered = False  # from then on everybody leaves when it likes
+        self.seat = 0  # our place among the plan's neighbours
+        self.seat_of: dict[int, int] = {}  # device -> the place of its process
+        self.groups: Multiplexer[bytes, Any] = Multiplexer(place.devices, parked_bytes=PARKED_BYTES)
+        self.groups_kind = Kind.GROUP
+        self.closing: Multiplexer[bytes, Answer] = Multiplexer(())
+        me = Identity(place.process, min(place.devices), len(place.devices))
+        credentials = Credentials(place.secret, place.job, place.epoch)
+        self.endpoint = TcpEndpoint(credentials, me, lambda: secrets.token_bytes(16))
+        self._say = say
+        self._root_handle = OWN
+        self._parked: list[Received] = []
+        self._dialled: dict[int, int] = {}  # seat -> handle to send on
+        self._inbound: dict[int, Identity] = {}  # handles of peers that send to us
+
+    def reach_root(self) -> None:
+        """Show the root that we are here, before we read anything."""
+        place = self.place
+        if place.is_root:
+            world = World(size=place.world_size, source="launcher")
+            answer_by = self.deadline.at - margin_s(self.deadline.whole_s)
+            self.root = Root(Census(world, VERSION, answer_by=answer_by), time.monotonic())
+            if place.listener is not None:
+                self.endpoint.adopt(place.listener)
+            if place.deaths is not None:
+                self.endpoint.watch(place.deaths, self._hear_deaths)
+        else:
+            self._root_handle = self.endpoint.dial(
+                place.root, Role.CENSUS, patient=not place.root_listens
+            )
+        if place.lifeline is not None:
+            self.endpoint.watch(place.lifeline, _die)
+        if place.is_root:
+            self.turn(0.0)
+        else:
+            # The root may be reading itself. It is enough to have spoken; better to be heard.
+            now = time.monotonic()
+            self.pump(self.endpoint.has_spoken, min(self.deadline.at, now + REACH_S))
+            self.pump(self.endpoint.settled, min(self.deadline.at, now + HEARD_S))
+
+    def tell_root(self, message: Message) -> None:
+        """Say something to the root, which may be our own."""
+        if self.root is not None:
+            self.root.receive(OWN, message, time.monotonic())
+            self._settle()
+        else:
+            self._send(self._root_handle, message)
+
+    def strangers(self) -> tuple[Finding, ...]:
+        """Who was turned away at our door, by kind (RM604)."""
+        counts = self.endpoint.strangers
+        if not counts:
+            return ()
+        kinds = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
+        found = [finding("RM604", f"refused {counts.total()} connections: {kinds}")]
+        if (wrong := counts["wrong secret"]) and self.plan is not None and self.plan.absent:
+            message = f"{wrong} connections came with another secret, and some process is missing"
+            found.append(finding("RM606", message, ranks=self.plan.absent))
+        return tuple(found)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.groups.close()
+        self.closing.close()
+        self.endpoint.close()
+
+    # the loop
+
+    def drain(self) -> None:
+        """Write out what is queued: the root's answers must leave before the root does."""
+        self._settle()
+        self.pump(lambda: self.endpoint.idle, min(self.deadline.at, time.monotonic() + DRAIN_S))
+
+    def pump(self, done: Callable[[], bool], until: float) -> bool:
+        """Take what comes until *done*; False if the time was over first."""
+        while not done():
+            now = time.monotonic()
+            if now >= until or (self.root_lost and self.plan is None):
+                return False
+            wait_s = until - now
+            if self.root is not None and self.plan is None:
+                wait_s = min(wait_s, self.root.next_look(now) - now)
+            self.turn(wait_s)
+        return True
+
+    def turn(self, wait_s: float) -> None:
+        """Once around: say what there is to say, and take what comes within *wait_s*."""
+        self._settle()
+        for event in self.endpoint.poll(wait_s):
+            self._take(event)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Carry out what the pure parts have decided."""
+        root = self.root
+        if root is not None:
+            now = time.monotonic()
+            root.look(now)
+            for handle, message in root.outgoing():
+                if handle == OWN:
+                    self._hear(message)
+                else:
+                    self._send(handle, message)
+            if note := root.note(now):
+                self._say(note)
+        for key, source, destination, payload in self.groups.outgoing():
+            handle = self._way_to(self.seat_of[destination])
+            self.endpoint.send(handle, Frame(self.groups_kind, payload, key, source, destination))
+        for _, source, destination, payload in self.closing.outgoing():
+            handle = self.root.seats[destination] if self.root else self._root_handle
+            frame = Frame(Kind.CLOSING, payload, source=source, destination=destination)
+            self.endpoint.send(handle, frame)
+
+    def _way_to(self, seat: int) -> int:
+        """The connection on which we send to a process; dialled when first needed."""
+        assert self.plan is not None
+        if seat not in self._dialled:
+            address = self.plan.neighbours[seat].address
+            self._dialled[seat] = self.endpoint.dial(address, Role.PEER)
+        return self._dialled[seat]
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Received(handle, frame):
+                try:
+                    self._take_frame(handle, frame)
+                except (RemoteProtocolError, msgspec.DecodeError) as error:
+                    self.endpoint.drop(handle)
+                    self._take_loss(handle, f"it sent what cannot be understood: {error}")
+            case Knocked(handle, identity, Role.CENSUS) if self.root is not None:
+                self.root.knock(handle, *identity)
+            case Joined(handle, identity, Role.CENSUS) if self.root is not None:
+                self.root.join(handle, *identity)
+            case Joined(handle, identity, Role.PEER):
+                self._inbound[handle] = identity
+            case Lost(handle, why):
+                self._take_loss(handle, why)
+
+    def _take_frame(self, handle: int, frame: Frame) -> None:
+        if frame.kind in BETWEEN_PEERS and self.seat_of:
+            self.groups.receive(frame.key, frame.source, frame.destination, frame.payload)
+        elif frame.kind in BETWEEN_PEERS:
+            if len(self._parked) >= PARKED_FRAMES:
+                raise RemoteProtocolError(f"over {PARKED_FRAMES} frames before the plan")
+            self._parked.append(Received(handle, frame))
+        elif frame.kind is Kind.CLOSING:
+            self.closing.receive(CLOSING_KEY, frame.source, frame.destination, frame.payload)
+        elif (frame.kind in FROM_ROOT) != (handle == self._root_handle):
+            raise RemoteProtocolError(f"a {frame.kind.name} frame from the wrong side")
+        else:
+            message = DECODERS[frame.kind].decode(frame.payload)
+            if handle == self._root_handle:
+                self._hear(message)
+            elif self.root is not None:
+                self.root.receive(handle, message, time.monotonic())
+
+    def _take_loss(self, handle: int, why: str) -> None:
+        root, plan = self.root, self.plan
+        if plan is None:
+            if root is not None:
+                root.lose(handle, why, time.monotonic())
+            elif handle == self._root_handle:
+                self.root_lost = why
+        elif (seat := self._seat_behind(handle)) is not None:
+            self._lose_seat(seat, why)
+            if root is not None and not self.answered:
+                for other in root.seats[1:]:
+                    self._send(other, Gone(process=seat, why=why))
+
+    def _seat_behind(self, handle: int) -> int | None:
+        """The process at the other end of a connection; None for one that has no seat."""
+        if handle == self._root_handle:
+            return 0
+        if self.root is not None and handle in self.root.seats:
+            return self.root.seats.index(handle)
+        if handle in self._inbound:
+            return self.seat_of.get(self._inbound[handle].first_device)
+        return next((seat for seat, dialled in self._dialled.items() if dialled == handle), None)
+
+    def _send(self, handle: int, message: Message) -> None:
+        self.endpoint.send(handle, Frame(KIND_OF[type(message)], msgspec.json.encode(message)))
+
+    def _hear(self, message: Message) -> None:
+        match message:
+            case Ask():
+                self.asked.append(message)
+            case Plan():
+                self.plan = message
+                self.answer_by = time.monotonic() + message.answer_s
+                self._take_seats(message.neighbours)
+            case Gone(process=process, why=why):
+                self._lose_seat(process, why)
+
+    def _lose_seat(self, seat: int, why: str) -> None:
+        assert self.plan is not None
+        if not self.plan.go_on:
+            return
+        for device in self.plan.neighbours[seat].devices:
+            self.groups.lost(device, why)
+        self.closing.lost(seat, why)
+
+    def _take_seats(self, neighbours: Sequence[Neighbour]) -> None:
+        """Learn who is where; there are no neighbours where the plan is to end."""
+        if not neighbours:
+            return
+        for seat, neighbour in enumerate(neighbours):
+            self.seat_of |= dict.fromkeys(neighbour.devices, seat)
+        self.seat = self.seat_of[min(self.place.devices)]
+        self.closing = Multiplexer((self.seat,))
+        parked, self._parked = self._parked, []
+        for event in parked:
+            self._take(event)
+
+    def _hear_deaths(self) -> None:
+        assert self.place.deaths is not None
+        chunk = os.read(self.place.deaths, 1 << 16)
+        if not chunk:
+            _die()
+        for line in chunk.splitlines():
+            process, _, devices = line.decode().partition(" ")
+            if self.root is not None:
+                self.root.die(int(process), unfold(devices), time.monotonic())
+
+
+def _die() -> None:
+    """The launcher is gone, and with it whoever could want our answer."""
+    os._exit(1)
