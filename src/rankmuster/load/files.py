@@ -22,6 +22,7 @@ STDIN = "-"
 MAPPED_ABOVE_BYTES = 64 << 20
 SPOOLED_BYTES_MAX = 2 << 30  # a gzip file can grow a thousandfold: what it unpacks to is bounded
 CHUNK_BYTES = 1 << 20
+HEAD_BYTES = 1 << 20
 GZIP_MAGIC = b"\x1f\x8b"
 NAMES_OFFERED_FROM = 10_000  # entries of a folder that are looked at for a nearest name
 
@@ -48,6 +49,16 @@ def contents(path: str) -> Iterator[Buffer]:
                     yield view
                 finally:
                     refuse_if_resized(path, size, os.fstat(plain.fileno()).st_size)
+
+
+def head(path: str) -> bytes:
+    """The first part of a file, unpacked: enough to know its format by."""
+    with translated(path), opened(path) as file:
+        data = file.read(HEAD_BYTES)
+    if data.startswith(GZIP_MAGIC):
+        with translated(path):
+            return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(data, HEAD_BYTES)
+    return data
 
 
 @contextmanager

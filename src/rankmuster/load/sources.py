@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 
 from rankmuster import formats
-from rankmuster.errors import InvalidProgram, UnreadableInput
-from rankmuster.load.files import STDIN, contents, shown, translated
+from rankmuster.errors import UnreadableInput
+from rankmuster.load.files import STDIN, head, shown, translated
 
 FILES_MAX = 1 << 17  # a file for each device of the largest machines in use
 RANK = "{rank}"
@@ -168,9 +168,8 @@ def programs(files: Sequence[str], notes: list[str]) -> list[str]:
 def sniffed(path: str) -> bool:
     """Whether some reader knows the format of the file."""
     try:
-        with contents(path) as data:
-            return formats.sniff(data) is not None
-    except (InvalidProgram, UnreadableInput):
+        return formats.sniff(head(path)) is not None
+    except UnreadableInput:
         return False
 
 

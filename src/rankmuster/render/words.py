@@ -15,6 +15,7 @@ CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 IDS_SHOWN = 16
+FOLDED_MAX = 60
 GROUPS_SHOWN = 6
 
 
@@ -31,7 +32,9 @@ def count(number: int, noun: str) -> str:
 def members(ids: Sequence[int]) -> str:
     """The members of a group in their order, which counts: folded only where they ascend."""
     if len(ids) > 2 and all(here < there for here, there in pairwise(ids)):
-        return fold(ids)
+        folded = fold(ids)
+        if len(folded) <= FOLDED_MAX:
+            return folded
     rest = len(ids) - IDS_SHOWN
     return ",".join(map(str, ids[:IDS_SHOWN])) + (f",… ({rest} more)" if rest > 0 else "")
 
