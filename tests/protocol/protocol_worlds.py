@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rankmuster.errors import MusterError
 from rankmuster.protocol.muster import MusterRefused, muster
 from rankmuster.protocol.steps import Recv, Send, Steps
-from rankmuster.testing.simulate import Simulation
+from rankmuster.testing.simulation import Simulation
 
 SIGNATURE = b"s" * 16
 OTHER = b"x" * 16

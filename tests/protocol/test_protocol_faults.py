@@ -12,7 +12,8 @@ from protocol_worlds import OTHER, SIGNATURE, UNIQUE_ID, blamed, musters, verdic
 from rankmuster.errors import InvalidProgram
 from rankmuster.protocol.bootstrap import bootstrap, refuse
 from rankmuster.protocol.muster import muster
-from rankmuster.testing.simulate import Simulation, simulate
+from rankmuster.testing.simulate import simulate
+from rankmuster.testing.simulation import Simulation
 
 SEMANTICS = [pytest.param(False, id="buffered"), pytest.param(True, id="rendezvous")]
 DEADLINE = 100_000.0

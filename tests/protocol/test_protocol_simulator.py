@@ -10,7 +10,8 @@ from rankmuster.protocol.barrier import barrier
 from rankmuster.protocol.bootstrap import bootstrap
 from rankmuster.protocol.muster import muster
 from rankmuster.protocol.steps import Recv, Send, Steps
-from rankmuster.testing.simulate import Deadlock, replay, simulate
+from rankmuster.testing.simulate import replay, simulate
+from rankmuster.testing.simulation import Deadlock
 
 
 def test_a_seed_decides_everything() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankmuster.testing.simulate import Deadlock as Deadlock
-from rankmuster.testing.simulate import Simulation as Simulation
 from rankmuster.testing.simulate import replay as replay
 from rankmuster.testing.simulate import simulate as simulate
+from rankmuster.testing.simulation import Deadlock as Deadlock
+from rankmuster.testing.simulation import Simulation as Simulation
