@@ -20,8 +20,8 @@ from rankmuster.group import SubGroup
 from rankmuster.launch.base import Place
 from rankmuster.program import Program
 from rankmuster.protocol.bootstrap import bootstrap
-from rankmuster.protocol.causes import Cause
-from rankmuster.protocol.closing import Answer, blame, closing
+from rankmuster.protocol.causes import LOST, Cause
+from rankmuster.protocol.closing import ROOT, Answer, blame, closing
 from rankmuster.protocol.frames import NO_SIGNATURE, NO_UNIQUE_ID
 from rankmuster.protocol.refusal import GroupRefused, graver, is_hearsay
 from rankmuster.protocol.steps import Steps
@@ -159,7 +159,9 @@ class BringUp:
         board.drain()
         self.watch.mark("closing")
         if not answer.go:
-            raise Ended([self._finding_of(cause) for cause in answer.causes])
+            # Who loses the root leaves. That others then see it go is no cause.
+            lost_root = [c for c in answer.causes if (c.code, c.process) == (LOST, ROOT)]
+            raise Ended(list(map(self._finding_of, lost_root or answer.causes)))
         self.begin("go")
 
     def run(

@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Callable, Mapping
-from types import TracebackType
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 from rankmuster import launch
@@ -58,7 +57,7 @@ class Session:
             self._report = self._make_report()
         return self._report
 
-    def communicator(self, members: int | SubGroup) -> Communicator:
+    def communicator(self, members: int | Sequence[int]) -> Communicator:
         """The communicator of these devices, in this order, or of this process's share in a set.
 
         *members* is a member list of the program, or the id of one of its group sets. Raises
@@ -77,15 +76,10 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _members_of(self, members: int | SubGroup) -> SubGroup:
+    def _members_of(self, members: int | Sequence[int]) -> SubGroup:
         known = self._up.unique_ids
         if not isinstance(members, int):
             found = tuple(members)

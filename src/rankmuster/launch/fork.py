@@ -56,15 +56,15 @@ class _Process:
 class Family:
     """The forked processes, from start to reaped. A context manager: leaving it ends them all."""
 
-    def __init__(self, count: int, child: Child, *, not_for_children: Iterable[int] = ()) -> None:
+    def __init__(self, count: int, child: Child) -> None:
         self._child = child
         self._count = count
-        self._close_in_child = list(not_for_children)
         self._processes: list[_Process] = []
-        self._talking = selectors.DefaultSelector()
+        self._talking = selectors.PollSelector()  # the one that a fork does not share or break
         self._parent = os.getpid()
 
     def __enter__(self) -> Self:
+        """Start them. Raises `CannotFork`; `__exit__` has to be called all the same."""
         # A signal between fork and bookkeeping would orphan a child, or run our handlers in one.
         held = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         die_with_parent = _pdeathsig()
@@ -75,7 +75,6 @@ class Family:
             for number in range(self._count):
                 self._fork(number, held, die_with_parent)
         except OSError as error:
-            self.end()
             raise CannotFork(
                 f"could start only {len(self._processes)} of {self._count} processes: {error}",
                 fix="start fewer with -n, or raise the limits (ulimit -u, ulimit -n)",
@@ -87,10 +86,6 @@ class Family:
 
     def __exit__(self, *_: object) -> None:
         self.end()
-        self._talking.close()
-
-    def __len__(self) -> int:
-        return self._count
 
     def next_result(self, until: float | None = None) -> tuple[int, bytes] | None:
         """The number and the result of the next child that closes its pipe, by ending or by exec.
@@ -148,10 +143,13 @@ class Family:
             self._close_pipe(process)
             self.kill(process.number, signal.SIGTERM)
         until = time.monotonic() + grace_s
-        for process in self._processes:
-            self.exited(process.number, until - time.monotonic())
-            self.kill(process.number)
-        self.wait()
+        try:
+            for process in self._processes:
+                self.exited(process.number, until - time.monotonic())
+        finally:  # also when Ctrl-C is pressed again
+            for process in self._processes:
+                self.kill(process.number)
+            self.wait()
 
     def _fork(self, number: int, held: Iterable[int], die_with_parent: Callable[[], None]) -> None:
         read_end, write_end = os.pipe()
@@ -185,11 +183,8 @@ class Family:
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
             if os.getppid() != self._parent:
                 os._exit(code)  # it died before we asked to die with it
-            for descriptor in (read_end, *self._close_in_child):
+            for descriptor in (read_end, *(sibling.pipe for sibling in self._processes)):
                 os.close(descriptor)
-            self._talking.close()
-            for sibling in self._processes:
-                os.close(sibling.pipe)
             code = self._child(number, write_end)
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)

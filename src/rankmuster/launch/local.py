@@ -166,7 +166,7 @@ class LocalWorld:
             os.write(self._secret[1], secrets.token_bytes(SECRET_BYTES) * count)
             self.family.__enter__()
         except BaseException:
-            self._close()
+            self.__exit__()
             raise
         # The children hold these now. Were we to keep the listening socket, processes could queue
         # up at a root that has died.
