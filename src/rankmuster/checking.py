@@ -87,10 +87,14 @@ def check(
 def between(sorts: Sequence[ProgramClass], *, same: bool) -> Iterator[Finding]:
     """What is wrong between programs; that they differ unseen (RM310) only if nothing is."""
     compared, paired = compare_classes(sorts, same=same), pair_classes(sorts)
+    looped = {device for each in compared if each.code == "RM311" for device in each.ranks}
     for each in compared:
         if not paired or each.severity is not Severity.INFO:
             yield each
-    yield from paired
+    for each in paired:
+        # A loop of another count is told once, also where messages stand in it.
+        if each.field != "trips" or looped.isdisjoint(each.ranks):
+            yield each
 
 
 def not_recorded(program: Program) -> frozenset[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rankmuster.compare.order import crossed
-from rankmuster.compare.shared import Shared, kin, shared_communicators
+from rankmuster.compare.shared import kin, shared_communicators
 from rankmuster.compare.sides import stories_of
 from rankmuster.compare.story import Story, tell
-from rankmuster.compare.votes import Votes, is_decided
+from rankmuster.compare.votes import Votes
 from rankmuster.compare.whole import same_programs, world_sizes
 from rankmuster.copies import ProgramClass, ProgramCopy, classes
 from rankmuster.finding import Finding, Severity, finding
@@ -46,24 +46,13 @@ def differences(
     shared = tuple(shared_communicators(programs))
     votes = Votes(programs)
     stories = sorted(
-        (*on_communicators(shared, votes), *crossed(shared, votes)),
+        (*stories_of(shared, votes), *crossed(shared, votes)),
         key=lambda each: each.first_place,
     )
     for story in stories[:MOST]:
         yield tell(story, runs)
     if rest := stories[MOST:]:
         yield remaining(rest)
-
-
-def on_communicators(shared: Iterable[Shared], votes: Votes) -> Iterable[Story]:
-    """The differences inside communicators; what several of them show alike is one story."""
-    stories: dict[object, Story] = {}
-    split = [each for each in shared if len(each.sides) > 1]
-    members = frozenset(each.members for each in split)
-    # Those with a majority first: who is out of line there is so where nobody can tell, too.
-    for each in sorted(split, key=lambda each: not is_decided([s.devices for s in each.sides])):
-        stories_of(each, votes, members, stories)
-    return stories.values()
 
 
 def remaining(rest: Sequence[Story]) -> Finding:

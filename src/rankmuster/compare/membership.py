@@ -16,7 +16,7 @@ from rankmuster.group import SubGroup
 from rankmuster.signature.canonical import Token, tokens
 
 
-def moved(found: Difference, left: Side, right: Side, split: Collection[SubGroup]) -> Difference:
+def or_moved(found: Difference, left: Side, right: Side, split: Collection[SubGroup]) -> Difference:
     """The difference as one of group membership, where the lacking side posts the op elsewhere.
 
     Elsewhere is one of *split*, the communicators that are not agreed on: where all members post
@@ -27,10 +27,10 @@ def moved(found: Difference, left: Side, right: Side, split: Collection[SubGroup
     ours, theirs = (steps(side.first.resolved, side.set_ids) for side in (left, right))
     count_left = found.count if found.left else 0
     count_right = found.count if found.right else 0
-    around_left = gap(ours, found.at, found.at + count_left)
-    around_right = gap(theirs, found.at, found.at + count_right)
     step = found.left or found.right
     assert step is not None
+    around_left = gap(ours, found.at, found.at + count_left, step)
+    around_right = gap(theirs, found.at, found.at + count_right, step)
     here = list(elsewhere(left, around_left, step, split))
     there = list(elsewhere(right, around_right, step, split))
     if found.left and len(there) > len(here):
@@ -40,8 +40,13 @@ def moved(found: Difference, left: Side, right: Side, split: Collection[SubGroup
     return found
 
 
-def gap(posting: Sequence[Step], start: int, end: int) -> tuple[int, int]:
-    """The places in the program between the last step that agrees and the next one."""
+def gap(posting: Sequence[Step], start: int, end: int, step: Step) -> tuple[int, int]:
+    """The places in the program between the last step that agrees and the next one.
+
+    Of several like *step* in a row any may be the one that is missing: they are in the gap.
+    """
+    while start and content(posting[start - 1].token) == content(step.token):
+        start -= 1
     before = posting[start - 1].token.index if start else -1
     after = posting[end].token.index if end < len(posting) else 1 << 62
     return before, after

@@ -12,7 +12,7 @@ from typing import Any
 
 from rankmuster.compare.shared import Shared, Side
 from rankmuster.compare.steps import Step, steps
-from rankmuster.compare.story import Holding, Story, describe_on
+from rankmuster.compare.story import Holding, Story, describe_fully, describe_on
 from rankmuster.compare.votes import Votes, is_decided
 from rankmuster.copies import ProgramClass
 from rankmuster.group import SubGroup
@@ -134,9 +134,11 @@ def tell_crossing(
         if known is None or index < known[0]:
             stories[key] = known = (index, Story(code="RM307", field="order"))
         if index == known[0]:
-            for (each, devices), step in zip(both, (left, right), strict=True):
-                turn = Holding(value=describe_on(step), step=step, first=each.first)
-                known[1].add(turn, devices)
+            values = [describe_on(step) for step in (left, right)]
+            if values[0] == values[1]:
+                values = [describe_fully(step) for step in (left, right)]
+            for (each, devices), step, value in zip(both, (left, right), values, strict=True):
+                known[1].add(Holding(value=value, step=step, first=each.first), devices)
 
 
 def first_other_turn(pair: tuple[SubGroup, SubGroup], left: Side, right: Side) -> tuple[Step, Step]:

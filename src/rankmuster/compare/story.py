@@ -211,6 +211,19 @@ def describe_on(step: Step) -> str:
     return f"{describe(step.token.op)} on group {step.token.group}"
 
 
+def describe_fully(step: Step) -> str:
+    """An op with all that may tell it from one of the same size on the same members."""
+    values = dict(zip(FIELDS, step.values, strict=True))
+    told = [
+        f"{name} {values[name]}"
+        for name in ("reduce", "root", "dimension")
+        if values[name] is not None
+    ]
+    told += [f"in loops of {list(values['trips'])}"] if values["trips"] else []
+    told += [f"in loop or branch {number}" for number, _ in values["order"]]
+    return ", ".join([describe_on(step), *told])
+
+
 def context(holding: Holding) -> list[str]:
     """The op, or where it is missing, with three ops before and after, one line each."""
     every = collectives(holding.first.resolved)

@@ -70,7 +70,7 @@ def other_end(kind: OpKind) -> OpKind:
 def clues(stray: Stray, kind: OpKind) -> Iterator[tuple[Any, ...]]:
     """What a stray of *kind* may have in common with this one if one mistake made both."""
     if len(stray.edges) == 1:
-        edge, content = stray.edges[0], stray.message.content
+        edge, content = stray.edges[0], stray.message.content[:2]
         yield (kind, content, edge.source, edge.target)
         yield (kind, content, "from", edge.source)
         yield (kind, content, "to", edge.target)
