@@ -6,7 +6,7 @@ A send that no receive meets, as far as one program can tell; across programs `p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 from rankmuster.formats.hlo.collective import Collective
@@ -34,12 +34,15 @@ class Done(NamedTuple):
     opcode: bytes
 
 
-def check_done(module: Module, done: Done, starts: Sequence[Collective], notes: Notes) -> None:
-    """A done must close a start of its kind (XLA verifier rule 11); RM701 where it does not."""
+def check_done(module: Module, done: Done, starts: Container[bytes], notes: Notes) -> None:
+    """A done must close a start of its kind (XLA verifier rule 11); RM701 where it does not.
+
+    *starts* are the names of the collectives of the same computation.
+    """
     place, position, opcode = done
     body = module.computation(place)
     match = _DONE_OPERAND.match(module.text, position, body.end)
-    if match is None or any(match[1] == start.name for start in starts):
+    if match is None or match[1] in starts:
         return
     found = Definitions(module.text).instruction(body, match[1], position)
     if found is None or found.opcode in _CARRIES or opcode in (b"send-done", b"recv-done"):

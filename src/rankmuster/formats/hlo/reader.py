@@ -195,8 +195,9 @@ class Reader:
 
     def _check(self, reached: list[int], orders: dict[int, list[Site]], known: Known) -> None:
         """What sends, receives and async pairs get wrong, and what had to be inferred."""
+        names = {place: {c.name for c in found} for place, found in self._collectives.items()}
         for done in self._dones:
-            check_done(self._module, done, self._collectives.get(done.place, []), self._notes)
+            check_done(self._module, done, names.get(done.place, ()), self._notes)
         for place in reached:
             found = [site for site in orders[place] if isinstance(site, Collective)]
             if any(site.form.kind in POINT_TO_POINT for site in found):
