@@ -11,15 +11,15 @@ SRC = Path(__file__).parents[1] / "src" / "rankmuster"
 # Lowest first: a module may import from the rows above its own in this list, and from its own
 # package. Everything up to PURE_ROWS is pure: no clock, no socket, no file, no environment.
 ROWS = [
-    {"status", "ranks", "rules", "version"},
+    {"status", "ranks", "rules", "version", "messages"},
     {"errors"},
-    {"finding", "group", "world"},
+    {"finding", "group", "world", "environment"},
     {"program"},
     {"partition", "protocol", "arch", "abi", "formats"},
     {"resolve", "clusters"},
     {"signature", "screen"},
     {"copies", "deadlock", "algorithm", "wording"},
-    {"pairing", "verify", "placement"},
+    {"pairing", "verify", "placement", "node"},
     {"compare"},
     {"report"},
     {"checking"},  # not "check": that is the function `rankmuster.check`, which a module would hide
@@ -27,8 +27,11 @@ ROWS = [
     {"root"},
     {"transport", "launch", "load"},
     {"switchboard"},
-    {"bringup", "api"},
-    {"communicator", "pool", "worlds"},
+    {"bringup", "api", "local_barrier"},
+    {"communicator"},
+    {"libnccom"},
+    {"pool"},
+    {"worlds"},
     {"session", "nrt"},
     {"testing", "render", "integrations"},
     {"__init__"},

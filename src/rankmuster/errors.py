@@ -121,6 +121,28 @@ class OutOfOrder(MusterError):
     status = Status.INVALID
 
 
+class Uninitialized(MusterError):
+    """The runtime was not initialised before it was used (facts §4)."""
+
+    status = Status.UNINITIALIZED
+
+
+class BadArgument(MusterError):
+    """A call of the C-shaped surface got what its parameter does not allow."""
+
+    status = Status.INVALID
+
+
+class SetupFailed(MusterError):
+    """A step of a set-up failed for a reason of this machine's or of a library's own."""
+
+
+class OutOfResources(MusterError):
+    """This machine has no more of what a set-up needs: memory maps, descriptors, sockets."""
+
+    status = Status.RESOURCE
+
+
 class NotAgreed(MusterError):
     """The group's verdict was no: its collectives differ, or a rank was lost (S0 §5)."""
 
