@@ -147,7 +147,7 @@ class Switchboard:
     def drain(self) -> None:
         """Write out what is queued: the root's answers must leave before the root does."""
         self._settle()
-        self.pump(lambda: self.endpoint.idle, min(self.deadline.at, time.monotonic() + DRAIN_S))
+        self.pump(self.endpoint.idle, min(self.deadline.at, time.monotonic() + DRAIN_S))
 
     def pump(self, done: Callable[[], bool], until: float) -> bool:
         """Take what comes until *done*; False if the time was over first."""

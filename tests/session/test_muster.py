@@ -243,6 +243,22 @@ def test_launched_processes_muster_twice():
     assert spawn(target, 4, devices_each=2, deadline_s=8) == [(0, expected)] * 4
 
 
+def test_a_muster_inside_another():
+    """Two worlds of the same processes may be up at once."""
+
+    def target() -> bytes:
+        with (
+            rankmuster.muster(step(elements=4), deadline_s=5) as outer,
+            rankmuster.muster(step(elements=8), deadline_s=5) as inner,
+        ):
+            everybody = tuple(range(8))
+            outer.communicator(everybody).barrier(deadline_s=5)
+            inner.communicator(everybody).barrier(deadline_s=5)
+            return str(outer.communicator(0).unique_id != inner.communicator(0).unique_id).encode()
+
+    assert spawn(target, 4, devices_each=2, deadline_s=8) == [(0, b"True")] * 4
+
+
 def test_a_process_that_nobody_launched_is_its_own_world():
     """Without a launcher all devices are ours."""
     with rankmuster.muster(step(), environ={}) as session:
