@@ -171,6 +171,35 @@ def test_the_world_is_inferred_from_ids(here: Path) -> None:
     assert (loaded.world.size, loaded.world.source) == (4, "inferred")
 
 
+REDUCED = """HloModule m, is_scheduled=true
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+ENTRY main {
+  p = f32[8]{0} parameter(0)
+  ROOT r = f32[8]{0} all-reduce(p), replica_groups={}, to_apply=add
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "members"),
+    [
+        (REDUCED, (0, 1, 2, 3)),
+        (REDUCED.replace("groups={}", "groups={{1,0}}, channel_id=1"), (2, 3, 0, 1)),
+        (REDUCED.replace("is_scheduled=true", "num_partitions=2"), (0,)),
+    ],
+)
+def test_a_stated_world_fills_in_counts(here: Path, text: str, members: tuple) -> None:
+    """--world is the product of the counts that an HLO text leaves out, and only of those."""
+    write(here, "a.hlo", text.encode())
+    (loaded,) = load(["a.hlo"], LoadOptions(world=4))
+    (groups,) = loaded.copies[0].program.replica_groups
+    assert groups.members[0] == members
+
+
 def test_an_enormous_world_is_refused(here: Path) -> None:
     """An id of 10^12 cannot make anybody build a world of that size."""
     write(here, "a.json", program(None, replica_groups=[[[0, 2_000_000]]]))

@@ -42,7 +42,7 @@ def read(
     if kind == "hlo":
         from rankmuster.formats import hlo
 
-        return hlo.read(data, where=where, replicas=replicas, partitions=partitions)
+        return hlo.read(data, where=where, replicas=replicas, partitions=partitions, world=world)
     what = f"it starts with {bytes(data[:16])!r}" if len(data) else "it is empty"
     fix = f"known formats: {', '.join(FORMATS)}"
     raise InvalidProgram(f"not a program: {what}", where=where, fix=fix)

@@ -22,15 +22,21 @@ def sniff(data: Text) -> bool:
 
 
 def read(
-    data: Text, *, where: str = "", replicas: int | None = None, partitions: int | None = None
+    data: Text,
+    *,
+    where: str = "",
+    replicas: int | None = None,
+    partitions: int | None = None,
+    world: int | None = None,
 ) -> Program:
     """The collective program that one HLO module describes, on global device ids.
 
     *replicas* and *partitions* go before the header's counts; what neither states is inferred
-    from the ids in use (RM704). Raises InvalidProgram, with line and column, for text that is no
-    whole module; what is wrong with its collectives is in `Program.findings`.
+    from the ids in use, to fill *world* devices where that is given (RM704). Raises
+    InvalidProgram, with line and column, for text that is no whole module; what is wrong with its
+    collectives is in `Program.findings`.
     """
     try:
-        return Reader(data, replicas, partitions).program()
+        return Reader(data, replicas, partitions, world).program()
     except InvalidProgram as error:
         raise error.at(where) from error.__cause__

@@ -18,11 +18,15 @@ Source = Literal["header", "option", "inferred"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The counts, who said so, and what of it the text itself claims."""
+    """The counts, who said so, and what of it the text itself claims.
+
+    With `is_split_inferred` at most their product was said.
+    """
 
     counts: Counts
     source: Source
     world_size: int | None
+    is_split_inferred: bool = False
 
     @property
     def stated(self) -> bool:
@@ -45,8 +49,9 @@ def known_counts(
     forms: Iterable[Form],
     replicas: int | None,
     partitions: int | None,
+    world: int | None = None,
 ) -> Known:
-    """The counts that the program runs with.
+    """The counts that the program runs with; *world* is their product, if neither is stated.
 
     XLA leaves a count of 1 out of the header, so one stated count fixes the other. Raises
     InvalidProgram for a world larger than this reader takes.
@@ -64,8 +69,30 @@ def known_counts(
         return Known(counts=counts, source=source, world_size=counts.devices)
     spans = _spans(forms)
     counts = infer(spans)
+    if world is not None and (filled := fill(counts, spans, world)) is not None:
+        return Known(counts=filled, source="option", world_size=world, is_split_inferred=True)
     size = counts.devices if any(spans.values()) else None
-    return Known(counts=counts, source="inferred", world_size=size)
+    return Known(counts=counts, source="inferred", world_size=size, is_split_inferred=True)
+
+
+def fill(counts: Counts, spans: dict[Mode | None, int], world: int) -> Counts | None:
+    """The inferred counts with one of them grown to fill *world*; None where that cannot be.
+
+    Groups cover all ids of their mode, so a count whose ids are written out stays as it is. Where
+    none are, the partitions grow if any op would name partitions, else the replicas.
+    """
+    modes = Mode.CROSS_REPLICA, Mode.CROSS_REPLICA_AND_PARTITION
+    has_replicas = any(spans.get(mode) for mode in modes)
+    has_partitions = bool(spans.get(Mode.CROSS_PARTITION))
+    if has_replicas == has_partitions:
+        by_partition = bool(spans.keys() & {Mode.CROSS_PARTITION, Mode.FLATTENED_ID})
+    else:
+        by_partition = has_replicas
+    fixed = counts.replicas if by_partition else counts.partitions
+    grown, rest = divmod(world, fixed)
+    if rest or world < counts.devices or world > MAX_IDS:
+        return None
+    return Counts(fixed, grown) if by_partition else Counts(grown, fixed)
 
 
 def infer(spans: dict[Mode | None, int]) -> Counts:

@@ -35,9 +35,15 @@ Site = Collective | Call
 class Reader:
     """Reads one module. The steps run once, in the order of `program`."""
 
-    def __init__(self, text: Text, replicas: int | None, partitions: int | None) -> None:
+    def __init__(
+        self,
+        text: Text,
+        replicas: int | None = None,
+        partitions: int | None = None,
+        world: int | None = None,
+    ) -> None:
         self._text = text
-        self._stated = replicas, partitions
+        self._stated = replicas, partitions, world
         found = scan(text)
         self._found = found
         self._module = parse_module(text, found.lines, found.opens)
@@ -205,9 +211,11 @@ class Reader:
                     check_schedule(found, self._notes)
                 else:
                     check_consumers(self._graphs.of(place), found, self._notes)
-        if not known.stated and self._collectives:
+        if known.is_split_inferred and self._collectives:
             counts = known.counts
             how = "from the ids in use" if known.world_size else "as no id is written"
+            if known.stated:
+                how = f"to fill a world of {counts.devices}"
             self._notes.add(
                 "RM704",
                 f"neither header nor caller gives counts: {counts.replicas} replicas and "
