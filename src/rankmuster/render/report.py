@@ -90,6 +90,8 @@ def agreement(report: Report, size: str) -> str:
     digests = {row.digest for row in report.programs}
     if report.basis == "one program":
         return f"one program for {size}: agreement is assumed, not compared"
+    if len(report.programs) == 1:
+        return f"one program for {size}"
     if len(digests) == 1:
         return f"{count(len(report.programs), 'program')} for {size}, identical in all collectives"
     return f"{len(digests)} different programs for {size} agree wherever they meet"
