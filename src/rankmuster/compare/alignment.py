@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rankmuster.compare.steps import FIELDS, ORDER, Step, alike, differs, is_unknown
+from rankmuster.compare.steps import FIELDS, ORDER, TRIPS, Step, alike, differs, is_unknown
 
 REACH = 32  # how many ops ahead a place is sought where both sides go on alike
 WINDOW = 3  # so many ops in a row must agree there; fewer only where that finds none
@@ -44,11 +44,14 @@ def first_difference(
 ) -> Difference | None:
     """Compare two postings; None where nothing that both sides know differs.
 
-    In which loop or branch an op stands only counts where nothing else differs: an op too few
-    gives all that follow another number.
+    The loops and branches around an op only count where nothing else differs: one other count, or
+    an op too few, changes what is around many ops, and would pass for another difference.
     """
-    unplaced = frozenset((*ignored, ORDER))
-    return aligned(left, right, unplaced) or aligned(left, right, ignored)
+    return (
+        aligned(left, right, {*ignored, ORDER, TRIPS})
+        or aligned(left, right, {*ignored, ORDER})
+        or aligned(left, right, ignored)
+    )
 
 
 def aligned(

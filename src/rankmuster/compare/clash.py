@@ -87,7 +87,9 @@ class Clash:
         side, step = self.sides[number], self.both[number]
         if step is None:
             return None
-        own = step.values[TRIPS] if self.found.field == "trips" else step.token.index
+        own = step.token.index
+        if self.found.field == "trips":  # the count of the loop that differs, of those around it
+            own = next(iter(step.values[TRIPS][self.entry or 0 :]), 1)
         return (side.first.number, own)
 
     @cached_property

@@ -220,7 +220,10 @@ def describe_fully(step: Step) -> str:
         if values[name] is not None
     ]
     told += [f"in loops of {list(values['trips'])}"] if values["trips"] else []
-    told += [f"in loop or branch {number}" for number, _ in values["order"]]
+    told += [
+        f"in loop {number}" if body < 0 else f"in body {body} of branch {number}"
+        for number, body in values["order"]
+    ]
     return ", ".join([describe_on(step), *told])
 
 

@@ -40,10 +40,13 @@ class Part(NamedTuple):
 
 
 class Mismatch(NamedTuple):
-    """Rank `source` sends `sent` elements to rank `target`, which expects `expected`."""
+    """The first of `sources` sends `sent` elements to the first of `targets`: not as `expected`.
 
-    source: int
-    target: int
+    The other sources disagree with that target too, and that source with the other targets.
+    """
+
+    sources: tuple[int, ...]
+    targets: tuple[int, ...]
     sent: int
     expected: int
     sender: Token
@@ -144,37 +147,55 @@ def mismatch(sender: Part, receiver: Part) -> Iterator[Mismatch]:
     expected = {receiver.outputs[place] for place in sender.places}
     if len(sent | expected) == 1:
         return
-    for source, target in product(sender.places, receiver.places):
-        if sender.inputs[target] != receiver.outputs[source]:
-            values = (sender.inputs[target], receiver.outputs[source])
-            yield Mismatch(source, target, *values, sender.token, receiver.token)
-            return
+    inputs, outputs = sender.inputs, receiver.outputs
+    ends = product(sender.places, receiver.places)
+    source, target = next((s, t) for s, t in ends if inputs[t] != outputs[s])
+    yield Mismatch(
+        sources=(
+            source,
+            *(s for s in sender.places if s > source and outputs[s] != inputs[target]),
+        ),
+        targets=(
+            target,
+            *(t for t in receiver.places if t > target and inputs[t] != outputs[source]),
+        ),
+        sent=inputs[target],
+        expected=outputs[source],
+        sender=sender.token,
+        receiver=receiver.token,
+    )
 
 
 def told(members: SubGroup, found: Sequence[Mismatch]) -> Finding:
     """RM305; the rank that all disagreements have in common, if one has, is out of line."""
-    ends = [{each.source, each.target} for each in found]
-    common = set.intersection(*ends)
-    odd = common if len(common) == 1 and len(found) > 1 else set.union(*ends)
+    ends = {place for each in found for place in (*each.sources, *each.targets)}
+    common = [place for place in ends if all(has_alone(place, each) for each in found)]
+    odd = set(common) if len(common) == 1 and len(ends) > 2 else ends
     first = found[0]
-    source, target = members[first.source], members[first.target]
-    token = first.receiver if first.target in odd and first.source not in odd else first.sender
+    source, target = members[first.sources[0]], members[first.targets[0]]
+    is_receiver = odd == set(first.targets)
+    token = first.receiver if is_receiver else first.sender
     named = {members[place] for place in odd}
     return finding(
         "RM305",
-        f"group {token.group}: device {source} sends {first.sent} elements to device {target}, "
+        f"group {token.group}: {who([source])} sends {first.sent} elements to {who([target])}, "
         f"which expects {first.expected} of it",
         ranks=named,
-        others={members[place] for each in ends for place in each} - named,
-        majority=len(odd) == 1,
+        others={members[place] for place in ends} - named,
+        majority=odd != ends,
         group=token.group,
         op=ref(token),
-        field="output_splits" if token is first.receiver else "input_splits",
+        field="output_splits" if is_receiver else "input_splits",
         values=(
             Value(ranks=(source,), value=first.sent),
             Value(ranks=(target,), value=first.expected),
         ),
     )
+
+
+def has_alone(place: int, each: Mismatch) -> bool:
+    """Whether one end of the disagreement is just this rank."""
+    return (place,) in (each.sources, each.targets)
 
 
 def ref(token: Token) -> OpRef:
