@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from rankmuster.cli.output import Output, use_color
-from rankmuster.cli.programs import Chosen, load_one, program_options
+from rankmuster.cli.programs import load_one, program_options
 from rankmuster.compare import compare_classes
 from rankmuster.copies import ProgramClass, ProgramCopy
 from rankmuster.finding import Finding, Severity, Value
@@ -35,8 +35,8 @@ def diff(one: str, other: str, device: int | None, **said: Any) -> int:
     Exit code: 0 if every collective is alike, 1 if not.
     """
     output = Output.current()
-    sides = load_one(one, said, device), load_one(other, said, device)
-    findings = differences(sides, (one, other))
+    mine, theirs = (load_one(path, said, device).resolved for path in (one, other))
+    findings = differences((mine, theirs), (one, other))
     if output.is_json:
         output.json([each.to_dict() for each in findings])
     else:
@@ -51,13 +51,13 @@ def text(findings: tuple[Finding, ...], names: tuple[str, str]) -> str:
     return findings_text(findings, labels=names, color=use_color(sys.stdout))
 
 
-def differences(sides: tuple[Chosen, Chosen], names: tuple[str, str]) -> tuple[Finding, ...]:
+def differences(sides: tuple[Resolved, Resolved], names: tuple[str, str]) -> tuple[Finding, ...]:
     """What the engine of `check` says when one device runs A and another B, for each witness."""
-    one, other = (side.resolved for side in sides)
+    one, other = sides
     found: dict[object, Finding] = {}
     for devices in dict.fromkeys(witnesses(one, other)):
         held = [
-            ProgramClass(number, side.resolved, (device,), (ProgramCopy(side.program, (device,)),))
+            ProgramClass(number, side, (device,), (ProgramCopy(side.program, (device,)),))
             for number, (side, device) in enumerate(zip(sides, devices, strict=True))
         ]
         for each in compare_classes(held, same=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -11,6 +12,10 @@ from rankmuster.cli.programs import load_one, program_options
 from rankmuster.render import words
 from rankmuster.render.table import Page
 from rankmuster.report import group_rows
+from rankmuster.resolve import Resolved
+
+SETS = ("id", "kind", "ops", "communicators", "members")
+OWN = ("id", "kind", "rank", "size", "members")
 
 
 @click.command()
@@ -24,44 +29,34 @@ def groups(program: str, device: int | None, **said: Any) -> None:
     whose groups are the components of the pairs.
     """
     resolved = load_one(program, said, device).resolved
-    page = Page()
     if device is None:
         rows = [row.to_dict() for row in group_rows(resolved)]
-        page.table(
-            ("set", "kind", "ops", "communicators", "members"),
-            [
-                (
-                    str(row["id"]),
-                    row["kind"],
-                    str(row["ops"]),
-                    str(row["communicators"]),
-                    words.groups(row["members"]),
-                )
-                for row in rows
-            ],
-        )
+        shown = table(SETS, rows, [words.groups(row["members"]) for row in rows])
     else:
-        rows = [
-            {
-                "id": group.id,
-                "kind": group.kind,
-                "members": list(group.members),
-                "rank": group.rank,
-                "size": group.size,
-            }
-            for group in resolved.groups_of(device)
-        ]
-        page.table(
-            ("set", "kind", "rank", "size", "members"),
-            [
-                (
-                    str(row["id"]),
-                    row["kind"],
-                    str(row["rank"]),
-                    str(row["size"]),
-                    words.members(row["members"]),
-                )
-                for row in rows
-            ],
-        )
-    Output.current().answer(str(page) if rows else "no groups", rows)
+        rows = own_groups(resolved, device)
+        shown = table(OWN, rows, [words.members(row["members"]) for row in rows])
+    Output.current().answer(shown, rows)
+
+
+def own_groups(resolved: Resolved, device: int) -> list[dict[str, Any]]:
+    """The groups that *device* is in, and its place in each."""
+    return [
+        {
+            "id": group.id,
+            "kind": group.kind,
+            "members": list(group.members),
+            "rank": group.rank,
+            "size": group.size,
+        }
+        for group in resolved.groups_of(device)
+    ]
+
+
+def table(columns: Sequence[str], rows: list[dict[str, Any]], members: Sequence[str]) -> str:
+    """The rows as a table, with *members* in words in the last column."""
+    if not rows:
+        return "no groups"
+    cells = [[str(row[name]) for name in columns[:-1]] for row in rows]
+    page = Page()
+    page.table(columns, [[*row, last] for row, last in zip(cells, members, strict=True)])
+    return str(page)

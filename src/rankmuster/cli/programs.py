@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
 from rankmuster.cli.progress import Progress
-from rankmuster.load import Loaded, LoadOptions, load
+from rankmuster.errors import UnreadableInput
+from rankmuster.load import MALFORMED, Loaded, LoadOptions, load
 from rankmuster.load.devices import WORLD_MAX
-from rankmuster.program import Program
 from rankmuster.ranks import fold, unfold
 from rankmuster.resolve import Resolved
 
@@ -114,45 +113,33 @@ def load_programs(arguments: Sequence[str], said: dict[str, Any]) -> tuple[Loade
         return load(arguments, LoadOptions(**said), on_read=progress.update)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """One program out of those that a command was given, and the devices that it stands for."""
+class Chosen(NamedTuple):
+    """One program out of those that a command was given, and its world's size."""
 
     resolved: Resolved
-    devices: tuple[int, ...]
     world_size: int
-
-    @property
-    def program(self) -> Program:
-        """The program itself."""
-        return self.resolved.program
 
 
 def load_one(path: str, said: dict[str, Any], device: int | None = None) -> Chosen:
     """The program at *path* that *device* runs; without a device there may be only one.
 
-    Raises `click.UsageError` where it is not clear which one is meant, and the reader's own
-    error where it is malformed.
+    Raises `click.UsageError` where it is not clear which one is meant, and `UnreadableInput` where
+    a file is malformed.
     """
-    modules = load_programs((path,) if path else (), said)
+    modules = load_programs((path,), said)
     if len(modules) > 1:
-        known = [loaded.module for loaded in modules]
-        raise click.UsageError(f"{path} holds {len(modules)} modules; say --module NAME: {known}")
+        names = ", ".join(loaded.module for loaded in modules)
+        raise click.UsageError(f"{path} holds several modules; say --module NAME: {names}")
     (loaded,) = modules
-    if loaded.is_broken:
-        raise click.UsageError(
-            next(found.message for found in loaded.findings if found.code in {"RM701", "RM702"})
-        )
+    for found in loaded.findings:
+        if found.code in MALFORMED:
+            raise UnreadableInput(found.message)
     if device is not None and device >= loaded.world.size:
         raise click.UsageError(f"device {device} is outside a world of {loaded.world.size}")
     copies = [copy for copy in loaded.copies if device is None or device in copy.devices]
-    distinct = {id(copy.program): copy for copy in copies}
-    if not distinct:
+    if not copies:
         raise click.UsageError(f"no program for device {device}")
-    if len(distinct) > 1:
-        devices = "; ".join(f"{copy.path}: {fold(copy.devices)}" for copy in copies[:4])
-        raise click.UsageError(f"{path} holds {len(distinct)} programs; say --device ({devices})")
-    (copy,) = distinct.values()
-    return Chosen(
-        resolved=Resolved(copy.program), devices=copy.devices, world_size=loaded.world.size
-    )
+    if len({id(copy.program) for copy in copies}) > 1:
+        some = "; ".join(f"{copy.path}: {fold(copy.devices)}" for copy in copies[:4])
+        raise click.UsageError(f"{path} holds several programs; say --device ({some})")
+    return Chosen(Resolved(copies[0].program), loaded.world.size)

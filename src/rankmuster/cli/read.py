@@ -24,7 +24,11 @@ def read(program: str, form: str, device: int | None, **said: Any) -> None:
     What reading alone found is told on standard error.
     """
     del form  # there is one so far
-    chosen = load_one(program, said, device).program
+    chosen = load_one(program, said, device).resolved.program
     for found in chosen.findings:
         Output.current().log(f"{found.severity} {found.code}: {found.message}")
-    click.echo(json_program.write(chosen).decode())
+    try:
+        text = json_program.write(chosen)
+    except ValueError as error:  # nested deeper than the format allows
+        raise click.ClickException(str(error)) from error
+    click.echo(text.decode())
