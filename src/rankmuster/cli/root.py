@@ -37,6 +37,7 @@ COMMANDS = {
     "read": Entry("read", "Read a program and print it in a format that people can edit."),
     "topo": Entry("topo", "Draw chips and links, and where a program's groups land."),
     "chips": Entry("chips", "Print the ops table of the chip generations."),
+    "decode": Entry("decode", "Print a memory image of one of the original's structs."),
     "explain": Entry("explain", "Say what a finding means and what to do about it."),
 }
 
