@@ -7,7 +7,6 @@ switchboard's. Knows no launcher and no file: its place is given to it, and so i
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -30,9 +29,9 @@ from rankmuster.report import Report
 from rankmuster.resolve import Resolved
 from rankmuster.root import Copy
 from rankmuster.signature.canonical import communicator_digest
-from rankmuster.switchboard import CLOSING_KEY, Switchboard
+from rankmuster.switchboard import CLOSING_KEY, Switchboard, Wait, Waits
 from rankmuster.transport.address import split_address
-from rankmuster.transport.base import Deadline
+from rankmuster.transport.base import Connections, Deadline
 from rankmuster.transport.framing import Kind
 
 T = TypeVar("T")
@@ -52,13 +51,14 @@ class Ended(MusterError):
 class Stopwatch:
     """Seconds by phase, each from the end of the one before."""
 
+    now: Callable[[], float]
     began: float
     last: float
     phases: dict[str, float] = field(default_factory=dict)
 
     def mark(self, phase: str) -> None:
         """End *phase* now."""
-        now = time.monotonic()
+        now = self.now()
         self.phases.pop("total", None)
         self.phases |= {phase: now - self.last, "total": now - self.began}
         self.last = now
@@ -78,48 +78,49 @@ class BringUp:
         *,
         say: Callable[[str], None],
         on_phase: Callable[[str], None],
+        endpoint: Connections | None = None,
     ) -> None:
         self.place, self.deadline, self.begin = place, deadline, on_phase
         self.unique_ids: dict[SubGroup, bytes] = {}
-        self.watch = Stopwatch(began := time.monotonic(), began)
-        self._board = Switchboard(place, deadline, say)
+        self.watch = Stopwatch(deadline.now, began := deadline.now(), began)
+        self.board = Switchboard(place, deadline, say, endpoint)
         self._address = ""
 
-    def reach_root(self) -> None:
+    def reach_root(self) -> Waits[None]:
         """Show the root that we are here, before we read anything."""
         self.begin("connect")
-        self._board.reach_root()
+        yield from self.board.reach_root()
 
     def give_program(self, program: Program | None) -> None:
         """Before the card: let the root compare our program, None where it could not be read."""
-        if self._board.root is not None:
-            self._board.root.program = program
+        if self.board.root is not None:
+            self.board.root.program = program
 
     def listen(self) -> str:
         """Open our own door, for peers that have something to send to us; return its address."""
         host, _ = split_address(self.place.root)
-        self._address = self._board.endpoint.listen(host)
+        self._address = self.board.endpoint.listen(host)
         return self._address
 
-    def census(self, card: Card, pack: Callable[[int], Copy]) -> None:
+    def census(self, card: Card, pack: Callable[[int], Copy]) -> Waits[None]:
         """Hand in *card*, and what `pack` makes if the root asks; return once the root has a plan.
 
         Raises `Ended` where the plan is to end, or none comes.
         """
         self.begin("census")
-        board = self._board
+        board = self.board
         board.tell_root(card)
         while board.plan is None:
-            board.pump(lambda: board.plan is not None or bool(board.asked), self.deadline.at)
+            yield Wait(lambda: board.plan is not None or bool(board.asked), self.deadline.at)
             while board.asked:
                 board.tell_root(pack(board.asked.popleft().limit))
             self._check_root()
         self.watch.mark("census")
         if not board.plan.go_on:
-            board.drain()
+            yield from board.drain()
             raise Ended(board.plan.findings, board.plan.absent)
 
-    def form_groups(self, resolved: Resolved) -> Cause | None:
+    def form_groups(self, resolved: Resolved) -> Waits[Cause | None]:
         """Bootstrap our devices' communicators, then the local barrier; return what failed."""
         self.begin("bootstrap")
         ours: dict[bytes, SubGroup] = {}
@@ -127,9 +128,9 @@ class BringUp:
             for members in resolved.communicators(device):
                 ours[group_key(members)] = members
                 self._start_group(resolved, members, members.index(device))
-        self._run_groups()
+        yield from self._run_groups(self._groups_end())
         cause = self._first_cause(ours, "bootstrap")
-        outcomes = self._board.groups.outcome
+        outcomes = self.board.groups.outcome
         self.unique_ids = {
             ours[key]: unique_id
             for (key, _), unique_id in outcomes.items()
@@ -137,26 +138,26 @@ class BringUp:
         }
         outcomes.clear()
         self.watch.mark("bootstrap")
-        cause = self._local_barrier(cause)
+        cause = yield from self._local_barrier(cause)
         self.watch.mark("barrier")
         return cause
 
-    def close_round(self, cause: Cause | None) -> None:
+    def close_round(self, cause: Cause | None) -> Waits[None]:
         """Report ready or *cause*, and return when the root says go. Raises `Ended` on its no."""
         self.begin("closing")
-        board = self._board
+        board = self.board
         assert board.plan is not None
         seats = range(len(board.plan.neighbours))
         steps = closing(board.seat, len(seats), cause)
         board.closing.add(CLOSING_KEY, seats, board.seat, steps)
-        if board.root is not None and not board.pump(lambda: board.closing.done, board.answer_by):
+        if board.root is not None and not (yield Wait(lambda: board.closing.done, board.answer_by)):
             board.closing.expire(1)
-        if not board.pump(lambda: board.closing.done, self.deadline.at):
+        if not (yield Wait(lambda: board.closing.done, self.deadline.at)):
             board.closing.expire()
         answer = board.closing.outcome[CLOSING_KEY, board.seat]
         assert isinstance(answer, Answer)
         board.answered = True
-        board.drain()
+        yield from board.drain()
         self.watch.mark("closing")
         if not answer.go:
             # Who loses the root leaves. That others then see it go is no cause.
@@ -171,18 +172,18 @@ class BringUp:
 
         Once a run has passed its deadline, all later ones do so at once.
         """
-        board = self._board
+        board = self.board
         board.groups_kind = Kind.CALLER
         ours = [device for device in self.place.devices if device in members]
         for device in ours:
             rank = members.index(device)
             board.groups.add(key, members, rank, make(rank))
-        self._run_groups(deadline.at)
+        board.drive(self._run_groups(deadline.at))
         return {device: board.groups.outcome.pop((key, device)) for device in ours}
 
     def root_report(self) -> Report | None:
         """The full report, on the process that leads and once it has a plan; None elsewhere."""
-        board = self._board
+        board = self.board
         if board.root is None or board.root.plan is None:
             return None
         report = board.root.report()
@@ -191,26 +192,26 @@ class BringUp:
 
     def close(self) -> None:
         """Close every connection; closing twice is fine."""
-        self._board.close()
+        self.board.close()
 
     def _start_group(self, resolved: Resolved, members: SubGroup, rank: int) -> None:
         signature = bytes(communicator_digest(resolved, members))
         unique_id = self._make_unique_id() if rank == 0 else NO_UNIQUE_ID
         steps = bootstrap(rank, len(members), signature, unique_id)
-        self._board.groups.add(group_key(members), members, rank, steps)
+        self.board.groups.add(group_key(members), members, rank, steps)
 
     def _make_unique_id(self) -> bytes:
         host, port = split_address(self._address or self.place.root)
         return UniqueId(host=host, port=port, nonce=secrets.token_bytes(NONCE_BYTES)).pack()
 
-    def _local_barrier(self, cause: Cause | None) -> Cause | None:
+    def _local_barrier(self, cause: Cause | None) -> Waits[Cause | None]:
         """Nobody goes on before all processes of this host have come so far (S0 §5).
 
         It runs over the trees of a bootstrap: their connections are mostly open already, and a
         connection costs far more than a round.
         """
         self.begin("barrier")
-        board = self._board
+        board = self.board
         assert board.plan is not None
         neighbours = board.plan.neighbours
         host = neighbours[board.seat].host
@@ -220,17 +221,19 @@ class BringUp:
         no = GroupRefused("this process failed before", hearsay=True) if cause else None
         steps = bootstrap(rank, len(members), NO_SIGNATURE, NO_UNIQUE_ID, no)
         board.groups.add(key, members, rank, steps)
-        self._run_groups()
+        yield from self._run_groups(self._groups_end())
         cause = cause or self._first_cause({key: members}, "barrier")
         board.groups.outcome.clear()
         return cause
 
-    def _run_groups(self, until: float | None = None) -> None:
-        """Run what was added to its end, which comes a margin before the root's answer."""
-        board = self._board
-        if until is None:
-            until = board.answer_by - margin_s(self.deadline.whole_s)
-        if not board.pump(lambda: board.groups.done, until):
+    def _groups_end(self) -> float:
+        """When groups give up: a margin before the root's answer."""
+        return self.board.answer_by - margin_s(self.deadline.whole_s)
+
+    def _run_groups(self, until: float) -> Waits[None]:
+        """Run what was added to its end."""
+        board = self.board
+        if not (yield Wait(lambda: board.groups.done, until)):
             board.groups.expire(0)
         board.turn(0.0)
 
@@ -238,7 +241,7 @@ class BringUp:
         """The gravest reason among our groups' outcomes to say no, None if there is none."""
         no: MusterError | None = None
         cause: Cause | None = None
-        for (key, _), outcome in self._board.groups.outcome.items():
+        for (key, _), outcome in self.board.groups.outcome.items():
             if isinstance(outcome, MusterError) and graver(no, outcome) is not no:
                 no, cause = outcome, self._cause_of(outcome, members_of[key], phase)
         return cause
@@ -246,7 +249,7 @@ class BringUp:
     def _cause_of(self, no: MusterError, members: SubGroup, phase: str) -> Cause:
         rank = no.rank if isinstance(no, GroupRefused) else None
         if rank is not None and isinstance(no.__cause__, MusterError):
-            seat = self._board.seat_of[members[rank]]
+            seat = self.board.seat_of[members[rank]]
             return blame(seat, no.__cause__, "while others waited for it", phase)
         # A signature that differs although the root found all programs alike: some process's card
         # and its frames contradict each other.
@@ -254,7 +257,7 @@ class BringUp:
         return Cause(message=str(no), code=code, phase=phase, hearsay=is_hearsay(no))
 
     def _finding_of(self, cause: Cause) -> Finding:
-        plan = self._board.plan
+        plan = self.board.plan
         assert plan is not None
         ranks: tuple[int, ...] = ()
         if cause.process is not None:
@@ -266,7 +269,7 @@ class BringUp:
 
     def _check_root(self) -> None:
         """Raise `Ended` where no plan can come any more."""
-        board = self._board
+        board = self.board
         if board.plan is not None:
             return
         if board.root_lost:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
@@ -28,6 +27,7 @@ from rankmuster.report import Disagreement, Report
 from rankmuster.resolve import Resolved
 from rankmuster.root import is_suspect, pack_program
 from rankmuster.signature.canonical import content_digest
+from rankmuster.switchboard import Waits
 from rankmuster.transport.base import Deadline
 from rankmuster.verify import verify
 from rankmuster.version import VERSION
@@ -152,22 +152,23 @@ def join(
     """
     up = BringUp(place, deadline, say=say, on_phase=on_phase)
     try:
-        return _come_up(up, read_program, path)
+        return up.board.drive(come_up(up, read_program, path))
     except BaseException:
         up.close()
         raise
 
 
-def _come_up(up: BringUp, read_program: Callable[[], Program], path: str) -> Session:
+def come_up(up: BringUp, read_program: Callable[[], Program], path: str) -> Waits[Session]:
+    """The whole of it, as steps for a driver; raises `Disagreement` when the answer is no."""
     world = World(size=up.place.world_size, source="launcher")
-    up.reach_root()
+    yield from up.reach_root()
     program, problems = _read(up, read_program)
     resolved = Resolved(program)
     card = _card(up, resolved, problems, path)
     up.give_program(None if problems else program)
     try:
-        up.census(card, lambda limit: pack_program(program, limit))
-        up.close_round(up.form_groups(resolved))
+        yield from up.census(card, lambda limit: pack_program(program, limit))
+        yield from up.close_round((yield from up.form_groups(resolved)))
     except Ended as ended:
         raise Disagreement(_report(up, world, ended)) from ended
 
@@ -203,8 +204,8 @@ def _card(up: BringUp, resolved: Resolved, problems: tuple[Finding, ...], path: 
         process=place.process,
         devices=place.devices,
         world_size=place.world_size,
-        host=socket.gethostname(),
-        pid=os.getpid(),
+        host=place.host,
+        pid=place.pid,
         version=VERSION,
         whole_s=up.deadline.whole_s,
         remaining_s=up.deadline.remaining(),

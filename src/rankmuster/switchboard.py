@@ -7,12 +7,12 @@ the root, the groups and the closing round do, and `bringup` says what to wait f
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
-import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ from rankmuster.protocol.groups import Multiplexer
 from rankmuster.ranks import unfold
 from rankmuster.root import OWN, Ask, Copy, Gone, Message, Neighbour, Plan, Root
 from rankmuster.transport.base import (
+    Connections,
     Deadline,
     Event,
     Identity,
@@ -59,6 +60,18 @@ REACH_S = 1.0  # how long the first connection is waited for before the program 
 HEARD_S = 0.05  # and the root's word on it
 PARKED_FRAMES = 1 << 16  # that came before we knew our neighbours
 PARKED_BYTES = 64 << 20  # that came before their group, or the caller, asked for them
+T = TypeVar("T")
+
+
+class Wait(NamedTuple):
+    """What a bring-up asks of its driver: turn until *done*, or at most to the time *until*."""
+
+    done: Callable[[], bool]
+    until: float
+
+
+Waits: TypeAlias = Generator[Wait, bool, T]
+"""Steps of a bring-up that wait; each wait is answered by whether it was done in time."""
 
 
 class Switchboard:
@@ -69,7 +82,13 @@ class Switchboard:
     people.
     """
 
-    def __init__(self, place: Place, deadline: Deadline, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        place: Place,
+        deadline: Deadline,
+        say: Callable[[str], None],
+        endpoint: Connections | None = None,
+    ) -> None:
         self.place, self.deadline = place, deadline
         self.root: Root | None = None
         self.root_lost = ""
@@ -84,20 +103,22 @@ class Switchboard:
         self.closing: Multiplexer[bytes, Answer] = Multiplexer(())
         me = Identity(place.process, min(place.devices), len(place.devices))
         credentials = Credentials(place.secret, place.job, place.epoch)
-        self.endpoint = TcpEndpoint(credentials, me, lambda: secrets.token_bytes(16))
+        self.endpoint: Connections = endpoint or TcpEndpoint(
+            credentials, me, lambda: secrets.token_bytes(16)
+        )
         self._say = say
         self._root_handle = OWN
         self._parked: list[Received] = []
         self._dialled: dict[int, int] = {}  # seat -> handle to send on
         self._inbound: dict[int, Identity] = {}  # handles of peers that send to us
 
-    def reach_root(self) -> None:
+    def reach_root(self) -> Waits[None]:
         """Show the root that we are here, before we read anything."""
         place = self.place
         if place.is_root:
             world = World(size=place.world_size, source="launcher")
             answer_by = self.deadline.at - margin_s(self.deadline.whole_s)
-            self.root = Root(Census(world, VERSION, answer_by=answer_by), time.monotonic())
+            self.root = Root(Census(world, VERSION, answer_by=answer_by), self.deadline.now())
             if place.listener is not None:
                 self.endpoint.adopt(place.listener)
             if place.deaths is not None:
@@ -112,14 +133,14 @@ class Switchboard:
             self.turn(0.0)
         else:
             # The root may be reading itself. It is enough to have spoken; better to be heard.
-            now = time.monotonic()
-            self.pump(self.endpoint.has_spoken, min(self.deadline.at, now + REACH_S))
-            self.pump(self.endpoint.settled, min(self.deadline.at, now + HEARD_S))
+            now = self.deadline.now()
+            yield Wait(self.endpoint.has_spoken, min(self.deadline.at, now + REACH_S))
+            yield Wait(self.endpoint.settled, min(self.deadline.at, now + HEARD_S))
 
     def tell_root(self, message: Message) -> None:
         """Say something to the root, which may be our own."""
         if self.root is not None:
-            self.root.receive(OWN, message, time.monotonic())
+            self.root.receive(OWN, message, self.deadline.now())
             self._settle()
         else:
             self._send(self._root_handle, message)
@@ -144,22 +165,39 @@ class Switchboard:
 
     # the loop
 
-    def drain(self) -> None:
+    def drain(self) -> Waits[None]:
         """Write out what is queued: the root's answers must leave before the root does."""
         self._settle()
-        self.pump(self.endpoint.idle, min(self.deadline.at, time.monotonic() + DRAIN_S))
+        yield Wait(self.endpoint.idle, min(self.deadline.at, self.deadline.now() + DRAIN_S))
 
-    def pump(self, done: Callable[[], bool], until: float) -> bool:
-        """Take what comes until *done*; False if the time was over first."""
-        while not done():
-            now = time.monotonic()
-            if now >= until or (self.root_lost and self.plan is None):
-                return False
-            wait_s = until - now
-            if self.root is not None and self.plan is None:
-                wait_s = min(wait_s, self.root.next_look(now) - now)
-            self.turn(wait_s)
-        return True
+    def drive(self, steps: Waits[T]) -> T:
+        """Carry out *steps* in this thread, and wait for whatever they wait for."""
+        with contextlib.closing(steps):
+            try:
+                wait = next(steps)
+                while True:
+                    wait = steps.send(self._pump(wait))
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+
+    def answer(self, wait: Wait) -> bool | None:
+        """Whether *wait* was done in time; None while that is open."""
+        if wait.done():
+            return True
+        over = self.deadline.now() >= wait.until or (self.root_lost and self.plan is None)
+        return False if over else None
+
+    def next_look(self, wait: Wait) -> float:
+        """When to turn again for *wait* if nothing comes in."""
+        if self.root is not None and self.plan is None:
+            return min(wait.until, self.root.next_look(self.deadline.now()))
+        return wait.until
+
+    def _pump(self, wait: Wait) -> bool:
+        while (answer := self.answer(wait)) is None:
+            self.turn(self.next_look(wait) - self.deadline.now())
+        return answer
 
     def turn(self, wait_s: float) -> None:
         """Once around: say what there is to say, and take what comes within *wait_s*."""
@@ -172,7 +210,7 @@ class Switchboard:
         """Carry out what the pure parts have decided."""
         root = self.root
         if root is not None:
-            now = time.monotonic()
+            now = self.deadline.now()
             root.look(now)
             for handle, message in root.outgoing():
                 if handle == OWN:
@@ -230,13 +268,13 @@ class Switchboard:
             if handle == self._root_handle:
                 self._hear(message)
             elif self.root is not None:
-                self.root.receive(handle, message, time.monotonic())
+                self.root.receive(handle, message, self.deadline.now())
 
     def _take_loss(self, handle: int, why: str) -> None:
         root, plan = self.root, self.plan
         if plan is None:
             if root is not None:
-                root.lose(handle, why, time.monotonic())
+                root.lose(handle, why, self.deadline.now())
             elif handle == self._root_handle:
                 self.root_lost = why
         elif (seat := self._seat_behind(handle)) is not None:
@@ -264,7 +302,7 @@ class Switchboard:
                 self.asked.append(message)
             case Plan():
                 self.plan = message
-                self.answer_by = time.monotonic() + message.answer_s
+                self.answer_by = self.deadline.now() + message.answer_s
                 self._take_seats(message.neighbours)
             case Gone(process=process, why=why):
                 self._lose_seat(process, why)
@@ -297,7 +335,7 @@ class Switchboard:
         for line in chunk.splitlines():
             process, _, devices = line.decode().partition(" ")
             if self.root is not None:
-                self.root.die(int(process), unfold(devices), time.monotonic())
+                self.root.die(int(process), unfold(devices), self.deadline.now())
 
 
 def _die() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 
@@ -31,6 +32,8 @@ class Place:
     listener: socket.socket | None = None
     lifeline: int | None = None
     deaths: int | None = None
+    host: str = field(default_factory=socket.gethostname)
+    pid: int = field(default_factory=os.getpid)
 
     @property
     def is_root(self) -> bool:

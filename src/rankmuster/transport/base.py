@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from socket import socket
 from typing import NamedTuple, Protocol
 
 from rankmuster.transport.framing import Frame
@@ -17,26 +20,27 @@ from rankmuster.transport.framing import Frame
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """One absolute time on the monotonic clock, made once by the outermost caller."""
+    """One absolute time on the clock *now*, made once by the outermost caller."""
 
     at: float
     whole_s: float
+    now: Callable[[], float] = time.monotonic
 
     @classmethod
-    def after(cls, seconds: float) -> Deadline:
+    def after(cls, seconds: float, now: Callable[[], float] = time.monotonic) -> Deadline:
         """The deadline that many seconds from now. Raises ValueError for nan and for no time."""
         if math.isnan(seconds) or seconds <= 0:
             raise ValueError(f"a deadline lies some seconds ahead, not {seconds!r}")
-        return cls(time.monotonic() + seconds, seconds)
+        return cls(now() + seconds, seconds, now)
 
     def remaining(self) -> float:
         """Seconds left, never below zero."""
-        return max(0.0, self.at - time.monotonic())
+        return max(0.0, self.at - self.now())
 
     @property
     def passed(self) -> bool:
         """Whether no time is left."""
-        return time.monotonic() >= self.at
+        return self.now() >= self.at
 
 
 class Role(IntEnum):
@@ -111,3 +115,36 @@ class Endpoint(Protocol):
 
     def close(self) -> None:
         """Let go of everything; closing twice is fine."""
+
+
+class Connections(Endpoint, Protocol):
+    """An endpoint of a bring-up: it can also be dialled, and says how far its dialling is.
+
+    `strangers` counts, by kind, who was turned away.
+    """
+
+    strangers: Counter[str]
+
+    def listen(self, host: str) -> str:
+        """Open a door on *host*; return the address that others may dial."""
+
+    def adopt(self, listener: socket) -> str:
+        """Use a door that is open already; it is closed with this endpoint."""
+
+    def watch(self, descriptor: int, action: Callable[[], None]) -> None:
+        """Call *action* in `poll` when *descriptor*, which stays the caller's, has news."""
+
+    def dial(self, address: str, role: Role, *, patient: bool = True) -> int:
+        """As an endpoint does; unless *patient*, an address where nobody listens is `Lost`."""
+
+    def drop(self, handle: int) -> None:
+        """Close one connection of ours; no `Lost` follows."""
+
+    def has_spoken(self) -> bool:
+        """Whether every connection that we dialled has our first message on its way."""
+
+    def settled(self) -> bool:
+        """Whether every connection that we dialled is proven."""
+
+    def idle(self) -> bool:
+        """Whether nothing waits to be written."""
