@@ -65,6 +65,7 @@ def read_graph(text: Text, computation: Computation) -> Graph:
     return builder.graph()
 
 
+_NO_OPCODES = frozenset((b"send-update", b"recv-update"))  # only async ops have updates
 _Head = tuple[bytes | None, bytes, bytes, bytes]  # ROOT, name, opcode, operands
 
 
@@ -91,36 +92,41 @@ class _Builder:
                 continue
             match = _LINE.match(line)
             # A line that ends in a comma goes on; so does one that leaves a bracket open.
-            if match and self._ends_here(line, position, body):
+            if match and self._ends_here(line, match.end(), position, body):
                 head = match[1], match[2], match[3], match[4]
                 self._add(start, head, line[match.end() :])
             elif line.strip():
                 skip_to = self._general(start, end)
 
-    def _ends_here(self, line: bytes, following: int, body: bytes) -> bool:
-        if line.count(b"{") != line.count(b"}") or line.rstrip()[-1:] == b",":
+    def _ends_here(self, line: bytes, stop: int, following: int, body: bytes) -> bool:
+        """Whether the instruction on *line* is all of it and reaches to its end."""
+        rest = line[stop:].strip()
+        if rest and (rest[:1] != b"," or rest[-1:] == b"," or b" = " in rest):
+            return False
+        if rest.count(b"{") != rest.count(b"}"):
             return False
         offset = following - self.computation.start
         return body[offset : offset + 64].lstrip()[:1] != b","
 
     def _general(self, start: int, end: int) -> int:
-        start = skip_space(self.text, start, end)
-        if start >= end:
-            return end
-        found = parse_instruction(self.text, start, end)
-        if found.shape_text and not is_shape(found.shape_text):
-            raise malformed(self.text, start, f"{shown(found.shape_text)!r} is not a shape")
-        rest = b""
-        if (control := found.attributes.get(b"control-predecessors")) is not None:
-            rest = b"control-predecessors=" + control
-        root = b"ROOT" if found.root else None
-        self._add(start, (root, found.name, found.opcode, found.operands_text), rest)
-        after = skip_space(self.text, found.end, end)
-        line_end = self.text.find(b"\n", found.end, end)
-        if after < end and (line_end < 0 or after < line_end):
-            what = shown(self.text[after : after + 30])
-            raise malformed(self.text, after, f"{what!r} stands behind an instruction")
-        return found.end
+        """Read the instructions that begin on one line; return where the last one ends."""
+        text, stop = self.text, start
+        line_end = text.find(b"\n", start, end)
+        start = skip_space(text, start, end)
+        while start < end and (start < line_end or line_end < 0 or stop != line_end):
+            found = parse_instruction(text, start, end)
+            if found.shape_text and not is_shape(found.shape_text):
+                raise malformed(text, start, f"{shown(found.shape_text)!r} is not a shape")
+            control = found.attributes.get(b"control-predecessors")
+            rest = b"" if control is None else b"control-predecessors=" + control
+            root = b"ROOT" if found.root else None
+            self._add(start, (root, found.name, found.opcode, found.operands_text), rest)
+            stop = found.end
+            start = skip_space(text, stop, end)
+            line_end = text.find(b"\n", stop, end)
+            if line_end >= 0 and start > line_end:
+                break
+        return max(stop, start) if start >= end else stop
 
     def _add(self, start: int, head: _Head, rest: bytes) -> None:
         root, name, opcode, operands = head
@@ -170,6 +176,10 @@ class _Builder:
                 self.computation.start,
                 f"computation {shown(self.computation.name)!r} is empty",
             )
+        for place, opcode in enumerate(self.opcodes):
+            if opcode in _NO_OPCODES:
+                what = f"unknown opcode {shown(opcode)!r}"
+                raise malformed(self.text, self.starts[place], what)
         return Graph(
             self.text,
             self.computation,

@@ -102,11 +102,21 @@ def instruction_at(text: Text, site: int, low: int, high: int) -> Instruction | 
             shape_text = text[match.end() : site].strip()
             if not shape_text or is_shape(shape_text):
                 return _finish(text, match, shape_text, site, high)
-            if not set(shape_text) & _NOT_IN_A_SHAPE:
-                raise malformed(text, match.end(), f"{shown(shape_text)!r} is not a shape")
-            return None
+            return _walk_to(text, site, start, high)
         if line < low or b"//" in text[start:site]:
             return None
+    return None
+
+
+def _walk_to(text: Text, site: int, start: int, high: int) -> Instruction | None:
+    """Read on from *start*, where an instruction begins, to the one whose opcode is at *site*."""
+    while start <= site:
+        found = parse_instruction(text, start, high)
+        if found.site == site:
+            return found
+        if found.end > site:
+            return None
+        start = skip_space(text, found.end, high)
     return None
 
 

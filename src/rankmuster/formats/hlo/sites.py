@@ -33,13 +33,15 @@ _NEEDLES = (
     *(name + b"(" for name in COLLECTIVES if name != b"ragged-all-to-all"),
     b"-start(",
     b"-done(",
-    *(b" " + name + b"(" for name in (*POINT_TO_POINT, *CALLERS[:3])),
+    *(name + b"(" for name in (*POINT_TO_POINT, *CALLERS[:3])),
 )
 # Attributes that only collectives have: one on any other opcode is a collective newer than this.
 _OF_COLLECTIVES = (b"replica_groups=", b"source_target_pairs=")
 # Fusions and custom calls are too many to be sites; they are looked at where a computation with
 # collectives has no other caller.
 _CALLS = (b" calls=", b"to_apply=", b"computations=")
+_BEFORE = b" \t\r\n=]})"  # what an opcode may follow
+_GLUED = re.compile(rb"[=\]})]([a-z][a-z-]*+)$")
 _LONGEST = max(map(len, OPCODES)) + 2
 _COLUMN_ZERO = re.compile(rb"\n[^\s\d]")
 _LINE_OPENS = re.compile(rb"\{\n")
@@ -97,7 +99,10 @@ def _opcodes(text: Text, brackets: Iterable[int]) -> list[tuple[int, bytes]]:
     found = []
     for bracket in brackets:
         words = text[max(0, bracket - _LONGEST) : bracket].split()
-        opcode = words[-1].rpartition(b"=")[2] if words else b""
+        opcode = words[-1] if words else b""
+        if opcode not in OPCODES:  # "u16[1]reduce-scatter(" needs no blank
+            glued = _GLUED.search(opcode)
+            opcode = glued[1] if glued else b""
         if opcode in OPCODES:
             found.append((bracket - len(opcode), opcode))
     return found
@@ -119,7 +124,7 @@ def scan_by_arrays(text: Text) -> Scan:
     words = np.ndarray((size - 7,), "<u8", buffer=text, strides=(1,))
     ends_an_opcode = np.zeros(1 << 16, bool)
     ends_an_opcode[[int.from_bytes(name[-2:], "little") for name in OPCODES]] = True
-    opcodes = _words([b" " + name for name in OPCODES])
+    opcodes = _words([bytes((b,)) + name for name in OPCODES for b in _BEFORE])
     of_collectives = _words([name[:-1] for name in _OF_COLLECTIVES])
     calls = _words([name[:-1] for name in _CALLS])
 
