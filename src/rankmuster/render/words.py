@@ -10,9 +10,9 @@ from typing import Any
 from rankmuster.ranks import fold
 
 # Names come from files that anybody may have written. An escape sequence in one must not run, a
-# bidirectional mark must not reorder a line, and a lone surrogate must not break the encoder.
+# bidirectional mark or a line break must not fake a line, a lone surrogate not break the encoder.
 CONTROL = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 IDS_SHOWN = 16
 FOLDED_MAX = 60
