@@ -10,10 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rankmuster import load as loading
 from rankmuster.errors import UnreadableInput
 from rankmuster.load import LoadOptions, files, load, process_path, read_path
+from rankmuster.load.devices import Place, seat
 from rankmuster.load.sources import find, numbers
 
 
@@ -169,6 +172,32 @@ def test_the_world_is_inferred_from_ids(here: Path) -> None:
     write(here, "a.json", program(None))
     (loaded,) = load(["a.json"])
     assert (loaded.world.size, loaded.world.source) == (4, "inferred")
+
+
+@given(
+    numbers=st.lists(st.integers(0, 40), min_size=1, max_size=12, unique=True),
+    ranked=st.booleans(),
+    world=st.integers(1, 40),
+    counts=st.one_of(
+        st.just(()), st.tuples(st.integers(1, 5)), st.tuples(*[st.integers(1, 5)] * 3)
+    ),
+)
+def test_every_device_is_seated_once_or_absent(
+    numbers: list[int], ranked: bool, world: int, counts: tuple[int, ...]
+) -> None:
+    """However files are numbered, their devices never overlap, and the rest are absent."""
+    places = [
+        Place(path=str(n), rank=n) if ranked else Place(path=str(n), process=n) for n in numbers
+    ]
+    seating = seat(places, world, counts)
+    devices = [device for block in seating.blocks for device in block.devices]
+    assert sorted([*devices, *seating.absent]) == list(range(world))
+    if ranked:
+        assert all(
+            place.rank in block.devices
+            for place, block in zip(places, seating.blocks, strict=True)
+            if block.devices
+        )
 
 
 REDUCED = """HloModule m, is_scheduled=true

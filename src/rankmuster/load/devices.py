@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rankmuster.errors import UnreadableInput
 from rankmuster.finding import Finding, finding
 from rankmuster.ranks import fold
+from rankmuster.wording import short, who
 
 WORLD_MAX = 1 << 20  # ten times the largest machines in use; each device costs memory
 SAY_RANKS = "say --ranks 0-3=a.hlo --ranks 4-7=b.hlo"
@@ -164,7 +165,7 @@ def twice(place: Place, block: Block, first: str) -> Finding:
     """Two files for the same devices."""
     return finding(
         "RM605",
-        f"{first} and {place.path} both stand for device {fold(block.devices)}",
+        f"{first} and {place.path} both stand for {who(block.devices)}",
         ranks=block.devices,
         fix="give each process one file, or say which with --ranks IDS=FILE",
     )
@@ -172,12 +173,10 @@ def twice(place: Place, block: Block, first: str) -> Finding:
 
 def missing(absent: tuple[int, ...], layout: Layout, world_size: int) -> Finding:
     """Devices without a program."""
-    processes = fold(layout.processes_of(absent))
-    return finding(
-        "RM601",
-        f"no program for device {fold(absent)} of {world_size} (process {processes})",
-        ranks=absent,
-    )
+    text = f"no program for {who(absent)} of {world_size}"
+    if processes := fold(layout.processes_of(absent)):
+        text += f" (process {short(processes)})"
+    return finding("RM601", text, ranks=absent)
 
 
 def inferred(places: Sequence[Place], blocks: Sequence[Block]) -> Iterator[Finding]:
@@ -205,7 +204,7 @@ def seats_by_ids(places: Sequence[tuple[tuple[int, ...], str]], world_size: int)
             if owner.setdefault(device, number) != number:
                 raise UnreadableInput(f"--ranks names device {device} twice")
     absent = tuple(device for device in range(world_size) if device not in owner)
-    gap = [finding("RM601", f"no program for device {fold(absent)} of {world_size}", ranks=absent)]
+    gap = [finding("RM601", f"no program for {who(absent)} of {world_size}", ranks=absent)]
     return Seating(
         blocks=tuple(Block(process=None, devices=devices) for devices, _ in places),
         absent=absent,
