@@ -20,6 +20,7 @@ import click
 import msgspec
 
 from rankmuster.cli.output import Output, use_color
+from rankmuster.errors import MusterError
 from rankmuster.finding import finding
 from rankmuster.launch.base import Place
 from rankmuster.launch.local import LocalWorld, attach, hand_on
@@ -35,6 +36,7 @@ ENDED = b"."  # what a process without a report says before it ends or becomes t
 LATE_S = 0.5  # for processes to end by themselves, once there is nothing left for them to do
 # What every child would import for itself, were it not here before the fork.
 FOR_CHILDREN = ("rankmuster.formats.json_program", "rankmuster.formats.hlo")
+NOT_RUN = 126  # as shells say of a command that they found and could not run
 UNREAD = frozenset({"RM701", "RM702"})
 
 
@@ -63,7 +65,11 @@ class Muster:
 
     def child(self, number: int, result: int) -> int:
         """One local process, from its start to its exit code: come up, report, become."""
-        report = self.come_up(attach(os.environ), Deadline.after(self.deadline_s))
+        try:
+            report = self.come_up(attach(os.environ), Deadline.after(self.deadline_s))
+        except (MusterError, OSError) as error:  # without a result, the parent calls it a death
+            self.say(f"process {number}: {error}")
+            return 1
         said = msgspec.json.encode(self.said(report)) if number == 0 else ENDED
         with contextlib.suppress(BrokenPipeError):  # a parent that is gone wants nothing
             while said:
@@ -90,9 +96,13 @@ class Muster:
 
     def end(self, report: Report) -> int:
         """Become the command if the answer is go and there is one; else the exit code."""
-        if report.ok and self.command:
+        if not (report.ok and self.command):
+            return exit_code(report)
+        try:
             become(self.command)
-        return exit_code(report)
+        except OSError as error:
+            self.say(f"cannot run {self.command[0]!r}: {error.strerror}")
+            return NOT_RUN
 
     def say(self, text: str) -> None:
         """Tell people on standard error how it goes."""
