@@ -39,8 +39,8 @@ DEATHS_FD = "RANKMUSTER_DEATHS_FD"
 SECRET_BYTES = 32
 
 
-class NoSecret(MusterError):
-    """The variables of a local launch are here, what they speak of is not."""
+class BrokenLaunch(MusterError):
+    """The variables of a local launch are not as it left them, or what they speak of is gone."""
 
     status = Status.INVALID
 
@@ -89,10 +89,20 @@ def attach(environ: Mapping[str, str]) -> Place:
     """This process's place for its next muster: the secret is read once, the epoch counts up.
 
     A muster closes what its place holds: the listening socket is a duplicate of the inherited one.
+    Raises `BrokenLaunch`.
     """
-    held = _inherited(
-        environ[JOB], environ[SECRET_FD], environ.get(LISTENER_FD), int(environ[EPOCH])
-    )
+    try:
+        return _place(environ)
+    except (KeyError, ValueError) as error:
+        ours = {name: value for name, value in environ.items() if name.startswith("RANKMUSTER_")}
+        raise BrokenLaunch(
+            f"the variables of a local launch are not as it left them: {error} in {ours}",
+            fix="remove them all, or start the job again",
+        ) from error
+
+
+def _place(environ: Mapping[str, str]) -> Place:
+    held = _held(environ)
     held.next_epoch += 1
     return Place(
         process=LocalLauncher.process(environ),
@@ -107,6 +117,12 @@ def attach(environ: Mapping[str, str]) -> Place:
         listener=held.listener and held.listener.dup(),
         lifeline=_descriptor(environ, LIFELINE_FD),
         deaths=_descriptor(environ, DEATHS_FD),
+    )
+
+
+def _held(environ: Mapping[str, str]) -> _Held:
+    return _inherited(
+        environ[JOB], environ[SECRET_FD], environ.get(LISTENER_FD), int(environ[EPOCH])
     )
 
 
@@ -125,7 +141,7 @@ def _read_secret(descriptor: int) -> bytes:
             secret = os.read(descriptor, SECRET_BYTES)
             os.close(descriptor)
     if len(secret) != SECRET_BYTES:
-        raise NoSecret(
+        raise BrokenLaunch(
             f"the secret of this launch cannot be read from descriptor {descriptor}",
             fix="muster in the process that was launched, not in one that it starts",
         )
@@ -262,9 +278,7 @@ def hand_on(environ: Mapping[str, str]) -> dict[str, str]:
     It gets a new secret, derived from this one, in a new pipe, and the root's socket where we
     hold that; everything else of ours is closed by exec.
     """
-    held = _inherited(
-        environ[JOB], environ[SECRET_FD], environ.get(LISTENER_FD), int(environ[EPOCH])
-    )
+    held = _held(environ)
     read_end, write_end = os.pipe()
     os.write(write_end, hmac.digest(held.secret, b"for the command", "sha256"))
     os.close(write_end)
