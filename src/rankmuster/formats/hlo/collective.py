@@ -33,18 +33,19 @@ _FRONTEND_PAIRS = re.compile(
 # The line as XLA prints it, up to and with its channel; a tuple nests at most once here.
 _USUAL = re.compile(
     rb'[ \t]*+(?:ROOT[ \t]++)?+%?([^\s%=(){}\[\],"]++) = '
-    rb'(\((?:[^()"\n]|\((?:[^()"\n]|\([^()"\n]*+\))*+\))*+\)'  # ((f32[2]{0:T(8)}), u32[])
+    rb'(\((?:[^()"\n]++|\((?:[^()"\n]++|\([^()"\n]*+\))*+\))*+\)'  # ((f32[2]{0:T(8)}), u32[])
     rb'|[^\s"(]++(?:\([^()\s"]*+\)[^\s"(]*+)*+) '  # f32[8,4]{1,0:T(8,128)(2,1)}
     rb'([a-z-]++)\(([^(){}"/\[\n]*+)\)(?:, channel_id=(\d{1,18}+))?+'
 )
+_TO_APPLY = b", to_apply="
 _METADATA_STARTS = b", metadata={"
-_METADATA = re.compile(rb', metadata=(\{(?:[^{}"\n]|"(?:[^"\\\n]|\\.)*+")*+\})')
+_METADATA = re.compile(rb', metadata=(\{(?:[^{}"\n]++|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+")*+\})')
 _CHANNEL = re.compile(rb"-?\d{1,18}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Form:
-    """What a collective says apart from its name, its operands' names and its metadata.
+    """What a collective says apart from the names in it and its metadata.
 
     Programs repeat few forms many times, so each is read once. `groups` or `pairs` is set; both
     are None for a send or receive whose text names no pairs, and then `mode` is None as well:
@@ -79,8 +80,8 @@ class Form:
 class Collective(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One instruction that communicates: its form and what is its own; *place* is its computation.
 
-    `operands` is the text between the brackets and `metadata` that of the attribute, braces and
-    all.
+    `operands` is the text between the brackets, `metadata` that of the attribute, braces and all,
+    and `to_apply` the name of the reduction, b"" where there is none.
     """
 
     start: int
@@ -89,6 +90,7 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: bytes
     operands: bytes
     metadata: bytes
+    to_apply: bytes
     form: Form
 
     @property
@@ -134,7 +136,7 @@ class CollectiveReader:
             if span is None:
                 return None
             metadata, rest = span[1], text[span.end() : end]
-        before = text[stop : found if found >= 0 else end]
+        before, to_apply = _without_reduction(text[stop : found if found >= 0 else end])
         count = operands.count(b",") + 1 if operands else 0
         key = (opcode, shape, b"%d" % count, channel and b"1", before, rest)
         if key not in self._forms:
@@ -149,6 +151,7 @@ class CollectiveReader:
             name=name,
             operands=operands,
             metadata=metadata,
+            to_apply=to_apply or form.attributes.get(b"to_apply", b"").lstrip(b"%"),
             form=form,
         )
 
@@ -189,6 +192,7 @@ class CollectiveReader:
             name=found.name,
             operands=found.operands_text,
             metadata=metadata,
+            to_apply=own.get(b"to_apply", b"").lstrip(b"%"),
             form=form,
         )
 
@@ -238,6 +242,16 @@ class CollectiveReader:
         if key not in self._pairs:
             self._pairs[key] = parse_pairs(key)
         return self._pairs[key]
+
+
+def _without_reduction(rest: bytes) -> tuple[bytes, bytes]:
+    """The attributes without to_apply=, and its name: JAX gives each op a reduction of its own."""
+    start = rest.find(_TO_APPLY)
+    if start < 0 or b'"' in rest:
+        return rest, b""
+    stop = rest.find(b",", start + 1)
+    stop = len(rest) if stop < 0 else stop
+    return rest[:start] + rest[stop:], rest[start + len(_TO_APPLY) : stop].strip().lstrip(b"%")
 
 
 def _flag(found: dict[bytes, bytes], name: bytes) -> bool:

@@ -34,7 +34,6 @@ class _Settled:
 
     number: int
     size: int | None
-    reduce: str | None
     root: int | None
     data: Posted | None
 
@@ -71,6 +70,7 @@ class OpBuilder:
             settled = self._settled.get(form)
             if settled is None:
                 settled = self._settled[form] = self._settle(collective)
+            reduce = self._reduce(collective) if form.kind in REDUCING else None
             data = settled.data or posted(form, settled.size, lambda: self._shapes(collective))
         except InvalidProgram as error:
             raise self._placed(error, collective) from error
@@ -83,7 +83,7 @@ class OpBuilder:
             pairs=settled.number if on_pairs else None,
             elements=data.elements,
             dtype=data.dtype,
-            reduce=settled.reduce,
+            reduce=reduce,
             root=settled.root if form.kind is OpKind.BROADCAST else None,
             dimension=data.dimension,
             name=collective.label,
@@ -110,7 +110,6 @@ class OpBuilder:
         return _Settled(
             number=number,
             size=size,
-            reduce=self._reduce(collective) if form.kind in REDUCING else None,
             root=None if dynamic else 0,  # the first id of each group is the source
             data=None if needs_operands(form) else posted(form, size, tuple),
         )
@@ -141,20 +140,14 @@ class OpBuilder:
         what = f"{collective.label}: {error.reason}"
         return malformed(self.module.text, collective.start, what, fix=error.fix)
 
-    def _reduce(self, collective: Collective) -> str | None:
-        to_apply = collective.form.attributes.get(b"to_apply")
-        if to_apply is None:
-            raise InvalidProgram("to_apply= is missing")
-        name = self._reducers.name_of(to_apply)
-        if name is None:
-            raise InvalidProgram(f"computation {shown(to_apply)!r} is not defined")
-        thread = self.module.computation(collective.place).thread
-        theirs = self._reducers.thread_of(to_apply)
-        if theirs != thread:
+    def _reduce(self, collective: Collective) -> str:
+        name, thread = self._reducers.name_of(collective.to_apply)
+        mine = self.module.computation(collective.place).thread
+        if thread != mine:
             self._note(
                 "RM701",
-                f"to_apply={shown(to_apply)} runs on thread {shown(theirs or b'')}, "
-                f"the op on {shown(thread)}",
+                f"to_apply={shown(collective.to_apply)} runs on thread {shown(thread)}, "
+                f"the op on {shown(mine)}",
                 collective,
             )
         return name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from rankmuster.errors import InvalidProgram
 from rankmuster.formats.hlo.graph import Graph, read_graph
 from rankmuster.formats.hlo.module import Module
 from rankmuster.formats.hlo.scanner import shown
@@ -27,20 +28,21 @@ class Reducers:
 
     def __init__(self, module: Module) -> None:
         self._module = module
-        self._known: dict[bytes, str | None] = {}
+        self._known: dict[bytes, tuple[str, bytes]] = {}
 
-    def name_of(self, to_apply: bytes) -> str | None:
-        """As "add", or "custom:" and its canonical text; None where it is undefined."""
-        name = to_apply.lstrip(b"%")
-        if name not in self._known:
-            place = self._module.by_name.get(name)
-            self._known[name] = None if place is None else self._read(place)
-        return self._known[name]
+    def name_of(self, computation: bytes) -> tuple[str, bytes]:
+        """(its name, as "add", or "custom:" and its canonical text; its execution thread).
 
-    def thread_of(self, to_apply: bytes) -> bytes | None:
-        """The execution thread that the computation is declared for, None if undefined."""
-        place = self._module.by_name.get(to_apply.lstrip(b"%"))
-        return None if place is None else self._module.computation(place).thread
+        Raises InvalidProgram, without a position, where *computation* is b"" or not defined.
+        """
+        if computation not in self._known:
+            place = self._module.by_name.get(computation)
+            if place is None:
+                what = f"computation {shown(computation)!r} is not defined"
+                raise InvalidProgram(what if computation else "to_apply= is missing")
+            thread = self._module.computation(place).thread
+            self._known[computation] = self._read(place), thread
+        return self._known[computation]
 
     def _read(self, place: int) -> str:
         graph = read_graph(self._module.text, self._module.computation(place))

@@ -16,16 +16,16 @@ Text: TypeAlias = bytes | mmap.mmap
 _CHUNK = 1 << 20
 # One bracket, or one thing that may hide brackets: a string or a comment.
 _BRACKET = re.compile(
-    rb'[(){}\[\]]|"(?:[^"\\]|\\.)*+"|"|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/', re.DOTALL
+    rb'[(){}\[\]]|"[^"\\]*+(?:\\.[^"\\]*+)*+"|"|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/', re.DOTALL
 )
-_COMMENT = re.compile(rb'"(?:[^"\\]|\\.)*+"|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/', re.DOTALL)
+_COMMENT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/', re.DOTALL)
 _SPACE = re.compile(rb"(?:\s++|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+", re.DOTALL)
 _CLOSES = {b"(": b")", b"{": b"}", b"[": b"]"}
 MAX_DEPTH = 256  # tuples nest three or four deep in real programs
 
 # ", channel_id=1": a comma, a name with "=" directly behind it, a value that ends before the next
 # comma. Values in brackets hold at most two levels here; deeper ones are walked by `closing`.
-_STRING = rb'"(?:[^"\\]|\\.)*+"'
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _FLAT = rb'[^{}"]++|' + _STRING
 _ATTRIBUTE = re.compile(
     rb"\s*+,\s*+(?:/\*[^*]*\*/\s*+)?([A-Za-z_][\w.-]*+)="

@@ -18,6 +18,7 @@ from rankmuster.formats.hlo.module import Module
 
 _FRAME_ID = re.compile(rb"\bstack_frame_id=(\d{1,18})")
 _FILE = re.compile(rb'\bsource_file="((?:[^"\\]|\\.)*+)"')
+_FILE_AND_LINE = re.compile(rb'\bsource_file="([^"\\]++)" source_line=([1-9]\d{0,17})\b')
 _LINE = re.compile(rb"\bsource_line=(\d{1,18})")
 _ENTRY = re.compile(rb'(\d{1,18})\s++(?:"((?:[^"\\]|\\.)*+)"|\{([^{}]*+)\})')
 _LOCATION = re.compile(rb"\bfile_location_id=(\d{1,18})")
@@ -33,6 +34,8 @@ class Sources:
 
     def of(self, metadata: bytes) -> str:
         """As "train.py:88"; the file alone where no line is known, "" for nothing known."""
+        if usual := _FILE_AND_LINE.search(metadata):
+            return f"{usual[1].decode('utf-8', 'replace')}:{usual[2].decode()}"
         if b"source_file=" in metadata and (file := _FILE.search(metadata)) and file[1]:
             line = _LINE.search(metadata)
             name = file[1].decode("utf-8", "replace")
