@@ -132,10 +132,10 @@ class Clash:
         if step is None and not side.digest:
             return None
         each = side.first.resolved.sets[step.token.group if step else side.set_ids[0]]
-        if each.pairs is not None:
-            return [list(pair) for pair in each.pairs]
         if self.found.is_ordinal:
             return {"members": list(self.members), "ordinal": side.set_ids.index(each.id)}
+        if each.pairs is not None:
+            return [list(pair) for pair in each.pairs]
         if odd is not None and number != odd:
             return list(each.by_device.get(self.sides[odd].devices[0], self.members))
         return list(each.by_device.get(side.devices[0], self.members))

@@ -52,9 +52,12 @@ def split_entries(resolved: Resolved, device: int) -> Iterator[int]:
         where = members_digest(resolved, members)
         for ordinal, token in enumerate(split_ops(resolved, members)):
             assert token.op is not None
-            for peer, count in zip(members, token.op.input_splits or (), strict=False):
+            inputs, outputs = token.op.input_splits, token.op.output_splits
+            if inputs is None or outputs is None:
+                continue  # half of the splits says nothing of the other half
+            for peer, count in zip(members, inputs, strict=False):
                 yield number(where, device, peer, "split", ordinal, count)
-            for peer, count in zip(members, token.op.output_splits or (), strict=False):
+            for peer, count in zip(members, outputs, strict=False):
                 yield -number(where, peer, device, "split", ordinal, count)
 
 

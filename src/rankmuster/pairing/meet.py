@@ -223,8 +223,8 @@ def told(
 ) -> Finding:
     """A finding about the message number *at* of both ends; the text is for the first edge."""
     sources, targets = {edge.source for edge in alike}, {edge.target for edge in alike}
-    named = ends.sent if min(sources | targets) in sources else ends.received
-    post = named[at].post
+    first, second = ends if min(sources | targets) in sources else (ends.received, ends.sent)
+    post = (first or second)[at].post  # one end may be empty, but then *at* is 0
     more = f", and so on {len(alike) - 1} other edges" if len(alike) > 1 else ""
     return finding(
         code,
@@ -254,9 +254,24 @@ def mismatched(ends: Ends, alike: list[Edge], at: int) -> Finding:
     """RM206 for a message that is sent and received in another size or type."""
     sent, received = ends.sent[at].content, ends.received[at].content
     number = first_other(sent, received)
+    if number == 2:
+        values: tuple[Any, Any] = (around(sent), around(received))
+        text = f"message {at} from {who([alike[0].source])} to {who([alike[0].target])} is sent "
+        text += f"{values[0]} and received {values[1]}"
+        return told("RM206", ends, alike, text, at, field="order", values=values)
     values = (plain(sent[number]), plain(received[number]))
-    field = ("elements", "dtype", "trips")[number]
+    field = ("elements", "dtype")[number]
     return told("RM206", ends, alike, both(ends, alike[0], at), at, field=field, values=values)
+
+
+def around(content: tuple[Any, ...]) -> str:
+    """The loops and branches that a message stands in, which decide how often it is posted."""
+    places = content[2] if len(content) > 2 else ()
+    told = [
+        f"in a loop of {trips}" if body < 0 else f"in body {body} of a branch"
+        for _, trips, body in places
+    ]
+    return " ".join(told) or "outside loops and branches"
 
 
 def looped(ends: Ends, alike: list[Edge], counts: tuple[int, int]) -> Finding:
@@ -303,8 +318,8 @@ def crossed_names(ends: Ends, alike: list[Edge]) -> Finding | None:
 
 def cannot_tell(ends: Ends, alike: list[Edge]) -> Finding:
     """RM706 where loops that differ, or whose count is unknown, may or may not pair."""
-    counts = [list(loops(end[0].content)) for end in ends]
-    values = tuple(trips[0][0] if trips else 1 for trips in counts)
+    counts = [[trips for message in end for (trips,) in loops(message.content)] for end in ends]
+    values = tuple(trips[0] if trips else 1 for trips in counts)
     text = (
         f"messages from {who([alike[0].source])} to {who([alike[0].target])} stand in other loops "
         "at both ends, and their counts do not tell whether they pair"
