@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from program_strategies import WORLD, programs
 from worlds import Change, World, changed, draw
 
 from rankmuster import world as worlds
@@ -12,6 +16,7 @@ from rankmuster.checking import check
 from rankmuster.copies import ProgramCopy
 from rankmuster.finding import Finding, Severity
 from rankmuster.pairing import ledger
+from rankmuster.program import Program
 from rankmuster.report import Report
 from rankmuster.resolve import Resolved
 from rankmuster.signature.canonical import communicator_digest
@@ -70,6 +75,31 @@ def test_every_single_change_is_named(seed: int) -> None:
     """One thing changed in one program is found with that process, op and field."""
     if (found := changed(seed)) is not None:
         assert_named(*found)
+
+
+@given(st.lists(programs(), min_size=1, max_size=3), st.lists(st.integers(0, 2), min_size=6))
+@settings(max_examples=100)
+def test_any_world_gets_an_answer(drawn: list[Program], choice: list[int]) -> None:
+    """Programs that belong together in no way: "agree" keeps its promises, and nothing breaks."""
+    picked = [drawn[each % len(drawn)] for each in choice[:WORLD]]
+    report = report_of(World(WORLD, random.Random(0), programs=picked))
+    held = [Resolved(each) for each in picked]
+    alike = all(
+        len({digest_of(held[each], members) for each in members}) == 1
+        for device, resolved in enumerate(held)
+        for members in resolved.communicators(device)
+    )
+    total = sum(ledger(each, [device]) for device, each in enumerate(held)) % (1 << 128)
+    if report.verdict == "agree":
+        assert alike
+        assert total == 0
+    assert msgspec.json.encode(report.to_dict())
+
+
+def digest_of(resolved: Resolved, members: tuple[int, ...]) -> bytes | None:
+    """The communicator's digest, None where the program has no such communicator."""
+    known = members in resolved.sets_by_members
+    return communicator_digest(resolved, members) if known else None
 
 
 @pytest.mark.nightly
