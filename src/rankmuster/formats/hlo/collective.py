@@ -63,6 +63,7 @@ class Form:
     pairs: Pairs | None = None
     mode: Mode | None = None
     problems: tuple[tuple[str, str], ...] = ()
+    has_dynamic_root: bool = False
 
     @property
     def shape(self) -> Shape | None:
@@ -231,6 +232,7 @@ class CollectiveReader:
             pairs=pairs,
             mode=mode,
             problems=problems,
+            has_dynamic_root=_flag(found, b"has_dynamic_root"),
         )
 
     def _read_groups(self, key: bytes) -> GroupList:

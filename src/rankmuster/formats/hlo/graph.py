@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
+from typing import Any
 
 from rankmuster.formats.hlo.instruction import (
     Instruction,
@@ -24,6 +25,8 @@ _LINE = re.compile(
     rb"(?:[a-z][a-z0-9]*+\[[\d,]*+\](?:\{[^}\n]*+\})?+[ \t]++)?+"
     rb'([a-z][a-z0-9-]*+)\(([^()"/\[{]*+)\)'
 )
+_LEADING_COMMA = re.compile(rb"\n\s*+,")
+_OPEN_ENDS = frozenset((b",", b" ", b"\t", b"\r"))
 _CONTROL = re.compile(rb"control-predecessors=\{([^}]*)\}")
 
 
@@ -66,7 +69,20 @@ def read_graph(text: Text, computation: Computation) -> Graph:
 
 
 _NO_OPCODES = frozenset((b"send-update", b"recv-update"))  # only async ops have updates
-_Head = tuple[bytes | None, bytes, bytes, bytes]  # ROOT, name, opcode, operands
+_Head = tuple[bytes | Any, ...]  # ROOT or None, name, opcode, operands
+
+
+def _is_whole(line: bytes, stop: int) -> bool:
+    """Whether nothing but its own attributes follows an instruction on *line*, and none is open."""
+    if stop == len(line):
+        return True
+    rest = line[stop:]
+    return (
+        rest[:1] == b","
+        and rest[-1:] not in _OPEN_ENDS
+        and b" = " not in rest
+        and rest.count(b"{") == rest.count(b"}")
+    )
 
 
 class _Builder:
@@ -85,35 +101,24 @@ class _Builder:
         body = self.text[position:end]
         if b"//" in body:
             body = blank_comments(body)
+        # Lines that begin with a comma continue the line above: then no line is whole by itself.
+        usual = _LEADING_COMMA.search(body) is None
         skip_to = position
         for line in body.split(b"\n"):
             start, position = position, position + len(line) + 1
             if start < skip_to:  # the tail of an instruction over several lines
                 continue
-            match = _LINE.match(line)
-            # A line that ends in a comma goes on; so does one that leaves a bracket open.
-            if match and self._ends_here(line, match.end(), position, body):
-                head = match[1], match[2], match[3], match[4]
-                self._add(start, head, line[match.end() :])
-            elif line.strip():
+            match = _LINE.match(line) if usual else None
+            if match is not None and _is_whole(line, match.end()):
+                self._add(start, match.groups(), line[match.end() :])
+            elif line and not line.isspace():
                 skip_to = self._general(start, end)
-
-    def _ends_here(self, line: bytes, stop: int, following: int, body: bytes) -> bool:
-        """Whether the instruction on *line* is all of it and reaches to its end."""
-        rest = line[stop:].strip()
-        if rest and (rest[:1] != b"," or rest[-1:] == b"," or b" = " in rest):
-            return False
-        if rest.count(b"{") != rest.count(b"}"):
-            return False
-        offset = following - self.computation.start
-        return body[offset : offset + 64].lstrip()[:1] != b","
 
     def _general(self, start: int, end: int) -> int:
         """Read the instructions that begin on one line; return where the last one ends."""
-        text, stop = self.text, start
-        line_end = text.find(b"\n", start, end)
-        start = skip_space(text, start, end)
-        while start < end and (start < line_end or line_end < 0 or stop != line_end):
+        text = self.text
+        start = stop = skip_space(text, start, end)
+        while start < end and b"\n" not in text[stop:start]:
             found = parse_instruction(text, start, end)
             if found.shape_text and not is_shape(found.shape_text):
                 raise malformed(text, start, f"{shown(found.shape_text)!r} is not a shape")
@@ -121,12 +126,8 @@ class _Builder:
             rest = b"" if control is None else b"control-predecessors=" + control
             root = b"ROOT" if found.root else None
             self._add(start, (root, found.name, found.opcode, found.operands_text), rest)
-            stop = found.end
-            start = skip_space(text, stop, end)
-            line_end = text.find(b"\n", stop, end)
-            if line_end >= 0 and start > line_end:
-                break
-        return max(stop, start) if start >= end else stop
+            stop, start = found.end, skip_space(text, found.end, end)
+        return stop
 
     def _add(self, start: int, head: _Head, rest: bytes) -> None:
         root, name, opcode, operands = head

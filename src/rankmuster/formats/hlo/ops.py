@@ -32,7 +32,8 @@ MAX_IDS_IN_ALL = 1 << 24
 class _Settled:
     """What all collectives of one form share: their set and what follows from the form alone."""
 
-    number: int
+    group: int | None
+    pairs: int | None
     size: int | None
     root: int | None
     data: Posted | None
@@ -74,17 +75,16 @@ class OpBuilder:
             data = settled.data or posted(form, settled.size, lambda: self._shapes(collective))
         except InvalidProgram as error:
             raise self._placed(error, collective) from error
-        if form.problems or data.misfits or settled.root is None:
+        if form.problems or data.misfits or form.has_dynamic_root:
             self._note_form(collective, data)
-        on_pairs = form.groups is None
         self.ops[collective.start] = Op(
             kind=form.kind,
-            group=None if on_pairs else settled.number,
-            pairs=settled.number if on_pairs else None,
+            group=settled.group,
+            pairs=settled.pairs,
             elements=data.elements,
             dtype=data.dtype,
             reduce=reduce,
-            root=settled.root if form.kind is OpKind.BROADCAST else None,
+            root=settled.root,
             dimension=data.dimension,
             name=collective.label,
             source=self._sources.of(collective.metadata) if collective.metadata else "",
@@ -106,11 +106,13 @@ class OpBuilder:
     def _settle(self, collective: Collective) -> _Settled:
         form = collective.form
         number, size = self.set_of(collective)
-        dynamic = form.attributes.get(b"has_dynamic_root") == b"true"
+        # The first id of each group is the source, unless an operand says otherwise at run time.
+        is_rooted = form.kind is OpKind.BROADCAST and not form.has_dynamic_root
         return _Settled(
-            number=number,
+            group=None if form.groups is None else number,
+            pairs=number if form.groups is None else None,
             size=size,
-            root=None if dynamic else 0,  # the first id of each group is the source
+            root=0 if is_rooted else None,
             data=None if needs_operands(form) else posted(form, size, tuple),
         )
 
@@ -129,7 +131,7 @@ class OpBuilder:
             self._note(code, message, collective)
         for misfit in data.misfits:
             self._note("RM105", f"{form.base.decode()} {misfit}", collective)
-        if form.attributes.get(b"has_dynamic_root") == b"true":
+        if form.has_dynamic_root:
             self._note(
                 "RM706", "the root is an operand: the text does not say which rank", collective
             )
