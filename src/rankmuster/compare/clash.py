@@ -9,8 +9,8 @@ from typing import Any
 
 from rankmuster.compare.alignment import Difference
 from rankmuster.compare.shared import Side
-from rankmuster.compare.steps import FIELDS, TRIPS, Step, steps
-from rankmuster.compare.story import Holding, collectives, describe_fully, place_of, value_of
+from rankmuster.compare.steps import FIELDS, TRIPS, Step, collectives, place_of, steps
+from rankmuster.compare.story import Holding, describe_fully, value_of
 from rankmuster.compare.votes import Votes, is_decided
 from rankmuster.group import SubGroup
 from rankmuster.signature.canonical import set_digest

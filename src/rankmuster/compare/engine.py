@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from rankmuster.compare.order import crossed
 from rankmuster.compare.shared import kin, shared_communicators
 from rankmuster.compare.sides import stories_of
-from rankmuster.compare.story import Story, tell
+from rankmuster.compare.story import Story
+from rankmuster.compare.telling import tell
 from rankmuster.compare.votes import Votes
 from rankmuster.compare.whole import same_programs, world_sizes
 from rankmuster.copies import ProgramClass, ProgramCopy, classes

@@ -6,12 +6,13 @@ that the evidence does not hold is never a difference: it is *unknown*.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from rankmuster.program import REDUCING, OpKind
 from rankmuster.resolve import Resolved
-from rankmuster.signature.canonical import Token, posting_on
+from rankmuster.signature.canonical import Token, posting_on, tokens
 
 CODES = {
     "kind": "RM301",
@@ -114,3 +115,15 @@ def undecided_fields(left: Iterable[Step], right: Iterable[Step]) -> dict[str, t
                 if one != other:
                     found.setdefault(field, (ours, theirs))
     return found
+
+
+def collectives(resolved: Resolved) -> Sequence[Token]:
+    """The tokens of the program that are ops."""
+    if (known := resolved.memo.get("collectives")) is None:
+        known = resolved.memo["collectives"] = [each for each in tokens(resolved) if each.op]
+    return known
+
+
+def place_of(resolved: Resolved, token: Token) -> int:
+    """The token's number among the collectives of its program."""
+    return bisect_left(collectives(resolved), token.index, key=lambda each: each.index)

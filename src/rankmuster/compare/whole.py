@@ -71,7 +71,7 @@ def differing(programs: Sequence[ProgramClass], severity: Severity) -> Finding:
         steps(each.resolved, tuple(one.id for one in each.resolved.sets)) for each in (most, odd)
     )
     where = first_difference(ours, theirs)
-    shown = "their group sets differ"
+    shown = "group sets, or what is recorded, differ"
     if where is not None:
         texts = [
             describe(step.token.op) if step and step.token.op else "nothing"
