@@ -167,7 +167,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     `world_size` is what the text itself claims, None where it does not say; `world_source` says
     where that came from ("header", "file", "option" or "inferred"). `rank` is the device that a
     per-process file names for itself. `not_recorded` holds the op fields that this *format* cannot
-    record. `findings` are those that reading alone established (they concern this program by
+    record. `target` is the chip generation that a Neuron compiler wrote it for ("*" for any), and
+    `core_size` the logical-core size. `findings` are those that reading alone established (they concern this program by
     itself); they name no devices yet.
     """
 
@@ -181,6 +182,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     rank: int | None = None
     name: str = ""
     target: str | None = None
+    core_size: int | None = None
     not_recorded: frozenset[str] = frozenset()
     findings: tuple[Finding, ...] = ()
 

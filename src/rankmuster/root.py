@@ -44,6 +44,7 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     format: str
     target: str | None = None
+    core_size: int | None = None
     not_recorded: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
 
@@ -95,6 +96,7 @@ def pack_program(program: Program, limit: int) -> Copy:
         size=len(text),
         format=program.format,
         target=program.target,
+        core_size=program.core_size,
         not_recorded=tuple(sorted(program.not_recorded)),
         findings=program.findings,
     )
@@ -106,6 +108,7 @@ def unpack_program(copy: Copy, where: str) -> Program:
         json_program.read(bytes(copy.text), where=where, world=None),
         format=copy.format,
         target=copy.target,
+        core_size=copy.core_size,
         not_recorded=frozenset(copy.not_recorded),
         findings=copy.findings,
     )

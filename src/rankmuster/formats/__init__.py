@@ -6,7 +6,7 @@ from rankmuster.errors import InvalidProgram
 from rankmuster.formats.json_text import Buffer as Buffer
 from rankmuster.program import Program
 
-FORMATS = ("json", "hlo")
+FORMATS = ("json", "hlo", "neff")
 
 
 def sniff(data: Buffer) -> str | None:
@@ -15,9 +15,20 @@ def sniff(data: Buffer) -> str | None:
 
     if json_program.sniff(data):
         return "json"
+    if is_neff(data):
+        return "neff"
     from rankmuster.formats import hlo
 
     return "hlo" if hlo.sniff(data) else None
+
+
+def is_neff(data: Buffer) -> bool:
+    """Whether *data* begins as a NEFF: no text holds this byte, so the reader stays unimported."""
+    if data[1:2] != b"\0":
+        return False
+    from rankmuster.formats import neff
+
+    return neff.sniff(data)
 
 
 def read(
@@ -43,6 +54,10 @@ def read(
         from rankmuster.formats import hlo
 
         return hlo.read(data, where=where, replicas=replicas, partitions=partitions, world=world)
+    if kind == "neff":
+        from rankmuster.formats import neff
+
+        return neff.read(data, where=where, world=world)
     what = f"it starts with {bytes(data[:16])!r}" if len(data) else "it is empty"
     fix = f"known formats: {', '.join(FORMATS)}"
     raise InvalidProgram(f"not a program: {what}", where=where, fix=fix)

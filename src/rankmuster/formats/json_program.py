@@ -7,8 +7,8 @@ is for `verify`; here they are whole numbers of 32 bits.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -29,6 +29,7 @@ from rankmuster.formats.json_text import Buffer, Path, line_and_column, locate, 
 from rankmuster.group import GroupTable
 from rankmuster.program import REDUCING, WITHOUT_DATA, Branch, Loop, Node, Op, OpKind, Program
 
+T = TypeVar("T")
 FORMAT = "rankmuster.program/1"
 MAX_BYTES = 1 << 26
 MAX_DEPTH = 64  # of loops and branches inside one another
@@ -60,10 +61,19 @@ def read(data: Buffer, *, where: str = "", world: int | None = None) -> Program:
         raise InvalidProgram(f"{len(data)} bytes are more than {MAX_BYTES}", where=where)
     text = data[3:] if data[:3] == b"\xef\xbb\xbf" else data
     try:
-        return to_program(parse(text, where), world)
+        return interpreted(text, where, lambda value: to_program(value, world))
     except RecursionError:
         what = f"more than {MAX_DEPTH} loops and branches inside one another"
         raise InvalidProgram(what, where=where) from None
+
+
+def interpreted(text: Buffer, where: str, make: Callable[[Any], T]) -> T:
+    """What *make* makes of a JSON text; a `Fault` that it raises is told with its place.
+
+    Raises InvalidProgram, and RecursionError for a deep text.
+    """
+    try:
+        return make(parse(text, where))
     except Fault as fault:
         offset = locate(text, fault.path)
         line, column = (None, None) if offset is None else line_and_column(text, offset)

@@ -17,6 +17,7 @@ from rankmuster import formats
 from rankmuster.copies import ProgramCopy
 from rankmuster.errors import InvalidProgram, UnreadableInput, UnsupportedFormat, did_you_mean
 from rankmuster.finding import Finding, finding
+from rankmuster.load import neff
 from rankmuster.load.devices import WORLD_MAX, Place, Seating, seat, seats_by_ids
 from rankmuster.load.files import contents, shown
 from rankmuster.load.sources import Batch, Source, find
@@ -86,12 +87,16 @@ def read_path(
 ) -> Program:
     """Read the one program in the file *path* ("-" is standard input, gzip is unpacked).
 
-    Raises `InvalidProgram` naming file and place, and `UnreadableInput`.
+    A folder is an unpacked NEFF. Raises `InvalidProgram` naming file and place, and
+    `UnreadableInput`.
     """
+    if neff.is_unpacked(path):
+        return neff.supplied(path, neff.unpacked(path, world))
     with contents(path) as data:
-        return formats.read(
+        program = formats.read(
             data, where=shown(path), world=world, replicas=replicas, partitions=partitions
         )
+    return neff.supplied(path, program)
 
 
 def process_path(argument: str, process: int) -> str:
@@ -141,7 +146,7 @@ class Reader:
     def read(self, path: str) -> Program | Finding:
         """The program in *path*, or the finding that it is none."""
         try:
-            program = self._read(path)
+            program = neff.supplied(path, self._read(path))
         except UnsupportedFormat as error:
             return finding("RM702", error.what, fix=error.fix or None)
         except InvalidProgram as error:
@@ -153,6 +158,8 @@ class Reader:
         return program
 
     def _read(self, path: str) -> Program:
+        if neff.is_unpacked(path):
+            return neff.unpacked(path, self.options.world)
         with contents(path) as data:
             key = blake2b(data).digest() if isinstance(data, bytes) else b""
             if key in self._known:

@@ -16,6 +16,7 @@ from itertools import repeat
 
 from rankmuster import formats
 from rankmuster.errors import UnreadableInput
+from rankmuster.load import neff
 from rankmuster.load.files import STDIN, head, shown, translated
 
 FILES_MAX = 1 << 17  # a file for each device of the largest machines in use
@@ -117,12 +118,13 @@ def inside(source: Source, notes: list[str]) -> list[Source]:
     """*source* itself, or the programs in it where it is a folder."""
     with translated(source.path):
         mode = os.stat(source.path).st_mode  # noqa: PTH116 paths stay as they were typed
-    if not stat.S_ISDIR(mode):
+    if not stat.S_ISDIR(mode) or neff.is_unpacked(source.path):
         return [source]
     files, folders = listing(source.path)
     inner = [path for folder in folders for path in listing(folder)[0]]
     # XLA dumps first, here and in the folders of processes, whatever else lies around.
-    paths = dumps(files) or dumps(inner) or programs(files, notes) or programs(inner, notes)
+    paths = dumps(files) or dumps(inner) or programs(files, notes)
+    paths = paths or [*filter(neff.is_unpacked, folders)] or programs(inner, notes)
     if not paths:
         raise UnreadableInput(
             f"{shown(source.path)}: no program in this folder",
@@ -156,6 +158,7 @@ def programs(files: Sequence[str], notes: list[str]) -> list[str]:
     A file that no reader knows counts all the same when its name is made like that of a program:
     a broken 3.json beside 0.json is a malformed program, not a stranger.
     """
+    files = sorted({*files} - neff.companions(files), key=natural)
     shape = {path: DIGITS.sub("#", os.path.basename(path)) for path in files}  # noqa: PTH119
     shapes = {shape[path] for path in files if sniffed(path)}
     chosen = [path for path in files if shape[path] in shapes]

@@ -101,7 +101,7 @@ def content_digest(resolved: Resolved) -> Digest:
     if (known := resolved.memo.get("content digest")) is None:
         program = resolved.program
         state = hasher("content")
-        feed(state, program.world_size, program.num_streams, program.target)
+        feed(state, program.world_size, program.num_streams, program.target, program.core_size)
         feed(state, sorted(program.not_recorded))
         for each in resolved.sets:
             feed(state, each.kind, each.members, each.pairs)

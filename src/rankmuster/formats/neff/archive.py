@@ -1,0 +1,245 @@
+"""The archive of a NEFF as a stream: the JSON files in it, and nothing on disk.
+
+A reader of its own, because the library's reads headers of any size into memory and matches them
+with expressions that a long run of digits holds up for hours (CVE-2024-6232). Links, devices and
+names that lead out are refused by name; members, bytes and the ratio of packing are bounded.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rankmuster.errors import InvalidProgram
+from rankmuster.formats.json_text import Buffer
+from rankmuster.formats.neff.header import GZIP_MAGIC
+
+BLOCK = 512
+CHUNK = 1 << 18
+MEMBERS_MAX = 1 << 16
+UNPACKED_BYTES_MAX = 8 << 30
+RATIO_MAX, RATIO_FROM_BYTES = 200, 64 << 20  # weights and code pack a few times over, not this
+EXTENSION_BYTES_MAX = 1 << 16
+JSON_BYTES_MAX = 1 << 26  # each, and four times that in all
+SKIPPED = "wavegraph-bin.json"  # the loader skips it too, and it is large
+
+FILE, FOLDER, LONG_NAME, PAX, PAX_GLOBAL = b"0", b"5", b"L", b"x", b"g"
+FILES = (FILE, b"\0", b"7")
+REFUSED = {
+    b"1": "a hard link",
+    b"2": "a symbolic link",
+    b"3": "a character device",
+    b"4": "a block device",
+    b"6": "a pipe",
+    b"K": "a link",
+    b"S": "a sparse file",
+}
+
+
+class Member(NamedTuple):
+    """One entry: its clean name, its type and how many bytes follow."""
+
+    name: str
+    type: bytes
+    size: int
+
+
+def json_files(data: Buffer, start: int, where: str) -> dict[str, bytes]:
+    """The JSON files of the archive from byte *start* of *data* on, by their clean names.
+
+    Raises `InvalidProgram` for an archive that is broken, hostile or too large.
+    """
+    stream = Stream(chunks=unpacked(data, start, where), where=where)
+    found: dict[str, bytes] = {}
+    names: set[str] = set()
+    for member in members(stream):
+        if member.type == FOLDER:
+            continue
+        if member.name in names:
+            raise stream.error(f"{member.name!r} stands twice in the archive")
+        names.add(member.name)
+        if is_wanted(member.name):
+            if member.size + sum(map(len, found.values())) > 4 * JSON_BYTES_MAX:
+                raise stream.error(f"{member.name!r}: more than {4 * JSON_BYTES_MAX} bytes of JSON")
+            found[member.name] = stream.take(member.size, JSON_BYTES_MAX, repr(member.name))
+        else:
+            stream.skip(member.size)
+        stream.skip(-member.size % BLOCK)
+    return found
+
+
+def is_wanted(name: str) -> bool:
+    """Whether the manifest chain could name the file."""
+    return name.endswith(".json") and not name.endswith(SKIPPED)
+
+
+def unpacked(data: Buffer, start: int, where: str) -> Iterator[bytes]:
+    """The bytes of the tar, unpacked if they are gzip, a chunk at a time."""
+    pieces = (data[at : at + CHUNK] for at in range(start, len(data), CHUNK))
+    if data[start : start + len(GZIP_MAGIC)] != GZIP_MAGIC:
+        return pieces
+    return inflated(pieces, where)
+
+
+def inflated(pieces: Iterator[bytes], where: str) -> Iterator[bytes]:
+    """Unpack gzip; what follows its end is left alone."""
+    unpacker = zlib.decompressobj(wbits=31)
+    read = written = 0
+    for piece in pieces:
+        read += len(piece)
+        rest = piece
+        while rest and not unpacker.eof:
+            try:
+                chunk = unpacker.decompress(rest, CHUNK)
+            except zlib.error as error:
+                raise InvalidProgram(f"broken gzip data: {error}", where=where) from None
+            written += len(chunk)
+            if written > max(RATIO_FROM_BYTES, RATIO_MAX * read):
+                what = f"{read} bytes unpack to {written} and more: over {RATIO_MAX} to one"
+                raise InvalidProgram(what, where=where, fix="this is no NEFF of a compiler")
+            yield chunk
+            rest = unpacker.unconsumed_tail
+
+
+@dataclass(slots=True, kw_only=True)
+class Stream:
+    """Bytes that go by once; `at` counts them."""
+
+    chunks: Iterator[bytes]
+    where: str
+    at: int = 0
+    _held: bytes = b""
+    _used: int = field(default=0)
+
+    def take(self, count: int, limit: int, what: str) -> bytes:
+        """The next *count* bytes, which are *what*, in one piece of no more than *limit*."""
+        if count > limit:
+            raise self.error(f"{what} has {count} bytes, more than {limit}")
+        return b"".join(self._pieces(count))
+
+    def skip(self, count: int) -> None:
+        """Let *count* bytes go by."""
+        for _ in self._pieces(count):
+            pass
+
+    def ended(self) -> bool:
+        """Whether nothing is left."""
+        while self._used == len(self._held):
+            if (chunk := next(self.chunks, None)) is None:
+                return True
+            self._held, self._used = chunk, 0
+        return False
+
+    def _pieces(self, count: int) -> Iterator[bytes]:
+        if self.at + count > UNPACKED_BYTES_MAX:
+            raise self.error(f"the archive holds more than {UNPACKED_BYTES_MAX} bytes")
+        while count:
+            if self.ended():
+                raise self.error(f"the archive ends {count} bytes too early")
+            piece = self._held[self._used : self._used + count]
+            self._used += len(piece)
+            self.at += len(piece)
+            count -= len(piece)
+            yield piece
+
+    def error(self, what: str) -> InvalidProgram:
+        """The error that *what* is wrong here, in bytes of the unpacked archive."""
+        return InvalidProgram(f"{what} (byte {self.at} of the tar)", where=self.where)
+
+
+def members(stream: Stream) -> Iterator[Member]:
+    """The entries of a tar (ustar, pax and GNU long names); the caller reads their bytes."""
+    said: dict[str, str] = {}
+    for number in range(MEMBERS_MAX + 1):
+        block = b"" if stream.ended() else stream.take(BLOCK, BLOCK, "a header")
+        if not block.strip(b"\0"):
+            return
+        member = entry(block, stream)
+        if member.type in (PAX, PAX_GLOBAL, LONG_NAME):
+            said |= extension(member, stream)
+            continue
+        if member.type in REFUSED:
+            raise stream.error(f"{member.name!r} is {REFUSED[member.type]}")
+        if member.type not in (*FILES, FOLDER):
+            raise stream.error(f"{member.name!r} has the unknown type {member.type!r}")
+        if number == MEMBERS_MAX:
+            break
+        yield renamed(member, said, stream)
+        said = {}
+    raise stream.error(f"the archive has more than {MEMBERS_MAX} members")
+
+
+def entry(block: bytes, stream: Stream) -> Member:
+    """The header block of one entry."""
+    total = sum(block) - sum(block[148:156]) + 8 * ord(" ")
+    if number(block[148:156], stream) != total:
+        raise stream.error("a header does not add up to its checksum")
+    name = block[:100].partition(b"\0")[0]
+    if block[257:263] == b"ustar\0" and block[345]:
+        name = block[345:500].partition(b"\0")[0] + b"/" + name
+    shown = name.decode("utf-8", "replace")
+    return Member(shown, block[156:157], number(block[124:136], stream))
+
+
+def number(digits: bytes, stream: Stream) -> int:
+    """A number of a header: octal digits, or binary where it is large."""
+    if digits[:1] == b"\x80":
+        return int.from_bytes(digits[1:], "big")
+    stripped = digits.strip(b" \0")
+    if stripped.strip(b"01234567"):
+        raise stream.error(f"{digits!r} is no number of a tar header")
+    return int(stripped or b"0", 8)
+
+
+def extension(member: Member, stream: Stream) -> dict[str, str]:
+    """What a pax header or a GNU long name says of the next entry."""
+    body = stream.take(member.size, EXTENSION_BYTES_MAX, "an extended header")
+    stream.skip(-member.size % BLOCK)
+    if member.type == LONG_NAME:
+        return {"path": body.partition(b"\0")[0].decode("utf-8", "replace")}
+    records = dict(pax_records(body, stream))
+    if any(key.startswith("GNU.sparse") for key in records):
+        raise stream.error("the archive holds a sparse file")
+    return records if member.type == PAX else {}
+
+
+def pax_records(body: bytes, stream: Stream) -> Iterator[tuple[str, str]]:
+    """The records of a pax header, each like "30 path=sg00/a-long-name.json" and a newline."""
+    while body.strip(b"\0"):
+        digits, _, _ = body[:8].partition(b" ")
+        length = int(digits) if digits.isdigit() else 0
+        key, equals, value = body[len(digits) + 1 : length].partition(b"=")
+        if not equals or value[-1:] != b"\n" or length > len(body):
+            raise stream.error("an extended header is broken")
+        yield key.decode("utf-8", "replace"), value[:-1].decode("utf-8", "replace")
+        body = body[length:]
+
+
+def renamed(member: Member, said: dict[str, str], stream: Stream) -> Member:
+    """The entry under its clean name, with what an extended header said of it."""
+    given, size = said.get("path", member.name), said.get("size", str(member.size))
+    if not (size.isascii() and size.isdigit() and len(size) < 20):
+        raise stream.error(f"{given!r} has the size {size!r}")
+    if "linkpath" in said:
+        raise stream.error(f"{given!r} is a link")
+    try:
+        name = clean(given)
+    except ValueError as error:
+        raise stream.error(str(error)) from None
+    if member.type == FOLDER or given.endswith("/"):
+        return Member(name, FOLDER, 0)
+    if not name:
+        raise stream.error(f"{given!r} is no name of a file")
+    return Member(name, FILE, int(size))
+
+
+def clean(name: str) -> str:
+    """A member's name as the manifests write it. Raises ValueError for one that leads out."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or "\\" in name or "\0" in name or name[1:2] == ":":
+        raise ValueError(f"{name!r} is an absolute name")
+    if ".." in parts:
+        raise ValueError(f"{name!r} leads out of the archive")
+    return "/".join(parts)
