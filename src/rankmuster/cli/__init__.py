@@ -9,15 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from rankmuster.errors import (
-    InvalidCluster,
-    InvalidProgram,
-    MusterError,
-    UnreadableInput,
-    WorldMismatch,
-)
+from rankmuster.errors import MusterError
+from rankmuster.status import Status
 
-GIVEN = (InvalidCluster, InvalidProgram, UnreadableInput, WorldMismatch)
+GIVEN = frozenset({Status.INVALID, Status.UNSUPPORTED_NEFF_VERSION})
 INTERRUPTED = 130  # 128 + SIGINT, as shells count it
 
 
@@ -70,4 +65,4 @@ def complain(what: str, code: int) -> int:
 
 def code_of(error: MusterError) -> int:
     """2 for what the caller gave us, 1 for what the world turned out to be."""
-    return 2 if isinstance(error, GIVEN) else 1
+    return 2 if error.status in GIVEN else 1
