@@ -266,7 +266,7 @@ def test_a_mapped_file_and_a_byte_order_mark_read_alike() -> None:
 @pytest.mark.parametrize("data", [b"", b"\x00\x01\x02", b"[1, 2]", b"hello"])
 def test_unknown_content_lists_the_known_formats(data: bytes) -> None:
     """What no reader claims is refused with what would be read."""
-    assert refusal(data).endswith("known formats: json, hlo")
+    assert refusal(data).endswith("known formats: json, hlo, neff")
 
 
 @given(programs())
