@@ -1,15 +1,14 @@
 """Program files in, copies of programs with their devices out: the only opener of program files.
 
 Finds the files that the arguments mean (`sources`), reads them (`files`, `formats`), settles the
-world and gives each file its devices (`devices`). A file that is not what it should be becomes a
-finding (RM701, RM702), because its neighbours still have something to say; one that cannot be
-opened raises `UnreadableInput`.
+world (`worldsize`) and gives each file its devices (`devices`). A file that is not what it should
+be becomes a finding (RM701, RM702), because its neighbours still have something to say; one that
+cannot be opened raises `UnreadableInput`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
@@ -18,32 +17,17 @@ from rankmuster.copies import ProgramCopy
 from rankmuster.errors import InvalidProgram, UnreadableInput, UnsupportedFormat, did_you_mean
 from rankmuster.finding import Finding, finding
 from rankmuster.load import neff
-from rankmuster.load.devices import WORLD_MAX, Place, Seating, seat, seats_by_ids
+from rankmuster.load.devices import Place, Seating, seat, seats_by_ids
 from rankmuster.load.files import contents, shown
+from rankmuster.load.options import LoadOptions as LoadOptions
 from rankmuster.load.sources import Batch, Source, find
+from rankmuster.load.worldsize import inferred as inferred_world
+from rankmuster.load.worldsize import world_of as world_of
 from rankmuster.program import Program
-from rankmuster.world import World, WorldSource
+from rankmuster.world import World
 
 OnRead = Callable[[int, int], None]
 MALFORMED = frozenset({"RM701", "RM702"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadOptions:
-    """What the caller knows that files may leave out.
-
-    `devices_per_process` holds one count for all processes or one each; `devices` are those that
-    a single file stands for; `ranks` gives device ids to files, and then no arguments are needed;
-    `module` picks one module out of XLA dumps.
-    """
-
-    world: int | None = None
-    replicas: int | None = None
-    partitions: int | None = None
-    devices_per_process: tuple[int, ...] = ()
-    devices: tuple[int, ...] = ()
-    ranks: tuple[tuple[tuple[int, ...], str], ...] = ()
-    module: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +205,7 @@ def arrange(
     return Loaded(
         copies=copies,
         world=world,
-        findings=(*broken, *(inferred(world) if is_known else ()), *seating.findings),
+        findings=(*broken, *(inferred_world(world) if is_known else ()), *seating.findings),
         absent=seating.absent,
     )
 
@@ -240,66 +224,3 @@ def seated(
             )
         return seats_by_ids([(options.devices, places[0].path)], world.size)
     return seat(places, world.size, options.devices_per_process, processes)
-
-
-def world_of(programs: Sequence[Program], places: Sequence[Place], options: LoadOptions) -> World:
-    """The world: as stated, else what most programs claim, else the least that holds them all."""
-    size, source = claimed(programs) or (0, "inferred")
-    if options.world is not None:
-        size, source = options.world, "option"
-    elif source == "inferred":
-        size = max(size, least(programs, places, options))
-    if size > WORLD_MAX:
-        raise UnreadableInput(
-            f"a world of {size} devices is larger than {WORLD_MAX}", fix="say --world"
-        )
-    return World(size=size, source=source)
-
-
-def claimed(programs: Iterable[Program]) -> tuple[int, WorldSource] | None:
-    """The world size that most programs state, the larger on a tie; stated before inferred."""
-    claims = Counter(
-        (program.world_source != "inferred", program.world_size)
-        for program in programs
-        if program.world_size is not None
-    )
-    if not claims:
-        return None
-    best = max(claims, key=lambda claim: (claim[0], claims[claim], claim[1]))
-    return best[1], next(
-        program.world_source
-        for program in programs
-        if (program.world_source != "inferred", program.world_size) == best
-    )
-
-
-def least(programs: Iterable[Program], places: Sequence[Place], options: LoadOptions) -> int:
-    """The smallest world that holds every id, every file and every stated device."""
-    ids = (device for program in programs for device in named(program))
-    numbers = (place.process for place in places if place.process is not None)
-    ranks = (place.rank for place in places if place.rank is not None)
-    processes = max(len(places), max(numbers, default=-1) + 1)
-    counts = options.devices_per_process
-    stated_ids = (*options.devices, *(device for devices, _ in options.ranks for device in devices))
-    return max(
-        max(ids, default=0) + 1,
-        max(ranks, default=0) + 1,
-        max(stated_ids, default=0) + 1,
-        sum(counts) if len(counts) > 1 else processes * (counts[0] if counts else 1),
-    )
-
-
-def named(program: Program) -> Iterator[int]:
-    """The largest device id of each group and pair in the program."""
-    for groups in program.replica_groups:
-        yield from (max(group) for group in groups.members if group)
-    for pairs in program.src_target_pairs:
-        yield from (max(pair) for pair in pairs.pairs)
-
-
-def inferred(world: World) -> tuple[Finding, ...]:
-    """The note that nobody stated the size of the world."""
-    if world.source != "inferred":
-        return ()
-    text = f"world size {world.size} was inferred: no file and no option states it"
-    return (finding("RM704", text, fix="say --world"),)

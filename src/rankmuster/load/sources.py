@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
+from pathlib import PurePath
 
 from rankmuster import formats
 from rankmuster.errors import UnreadableInput
@@ -42,12 +43,12 @@ class Source:
     @property
     def name(self) -> str:
         """The file's own name."""
-        return os.path.basename(self.path)  # noqa: PTH119 paths stay as they were typed
+        return PurePath(self.path).name
 
     @property
     def folder(self) -> str:
         """The folder that holds the file."""
-        return os.path.dirname(self.path)  # noqa: PTH120 paths stay as they were typed
+        return str(PurePath(self.path).parent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +150,7 @@ def natural(name: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
 
 def dumps(files: Iterable[str]) -> list[str]:
     """Those of *files* that XLA named."""
-    return [path for path in files if DUMP.fullmatch(os.path.basename(path))]  # noqa: PTH119
+    return [path for path in files if DUMP.fullmatch(PurePath(path).name)]
 
 
 def programs(files: Sequence[str], notes: list[str]) -> list[str]:
@@ -159,7 +160,7 @@ def programs(files: Sequence[str], notes: list[str]) -> list[str]:
     a broken 3.json beside 0.json is a malformed program, not a stranger.
     """
     files = sorted({*files} - neff.companions(files), key=natural)
-    shape = {path: DIGITS.sub("#", os.path.basename(path)) for path in files}  # noqa: PTH119
+    shape = {path: DIGITS.sub("#", PurePath(path).name) for path in files}
     shapes = {shape[path] for path in files if sniffed(path)}
     chosen = [path for path in files if shape[path] in shapes]
     if chosen and (rest := sorted({*files} - {*chosen}, key=natural)):
@@ -240,7 +241,7 @@ def numbers(paths: Sequence[str]) -> list[int] | None:
     Either each name says "rank3" or the like, or the names are alike but for one number:
     step.0.hlo, step.1.hlo. If the names decide nothing the folders are asked: 0/a.hlo, 1/a.hlo.
     """
-    names = [os.path.basename(path) for path in paths]  # noqa: PTH119 paths stay as typed
+    names = [PurePath(path).name for path in paths]
     if not any(DUMP.fullmatch(name) for name in names):
         tags = [TAGGED.findall(name) for name in names]
         if all(tags) and len({tag[-1] for tag in tags}) == len(tags):

@@ -1,0 +1,76 @@
+"""How large the world is that some program files are for, and who said so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from rankmuster.errors import UnreadableInput
+from rankmuster.finding import Finding, finding
+from rankmuster.load.devices import WORLD_MAX, Place
+from rankmuster.load.options import LoadOptions
+from rankmuster.program import Program
+from rankmuster.world import World, WorldSource
+
+
+def world_of(programs: Sequence[Program], places: Sequence[Place], options: LoadOptions) -> World:
+    """The world: as stated, else what most programs claim, else the least that holds them all."""
+    size, source = claimed(programs) or (0, "inferred")
+    if options.world is not None:
+        size, source = options.world, "option"
+    elif source == "inferred":
+        size = max(size, least(programs, places, options))
+    if size > WORLD_MAX:
+        raise UnreadableInput(
+            f"a world of {size} devices is larger than {WORLD_MAX}", fix="say --world"
+        )
+    return World(size=size, source=source)
+
+
+def claimed(programs: Iterable[Program]) -> tuple[int, WorldSource] | None:
+    """The world size that most programs state, the larger on a tie; stated before inferred."""
+    claims = Counter(
+        (program.world_source != "inferred", program.world_size)
+        for program in programs
+        if program.world_size is not None
+    )
+    if not claims:
+        return None
+    best = max(claims, key=lambda claim: (claim[0], claims[claim], claim[1]))
+    return best[1], next(
+        program.world_source
+        for program in programs
+        if (program.world_source != "inferred", program.world_size) == best
+    )
+
+
+def least(programs: Iterable[Program], places: Sequence[Place], options: LoadOptions) -> int:
+    """The smallest world that holds every id, every file and every stated device."""
+    ids = (device for program in programs for device in named(program))
+    numbers = (place.process for place in places if place.process is not None)
+    ranks = (place.rank for place in places if place.rank is not None)
+    processes = max(len(places), max(numbers, default=-1) + 1)
+    counts = options.devices_per_process
+    stated_ids = (*options.devices, *(device for devices, _ in options.ranks for device in devices))
+    return max(
+        max(ids, default=0) + 1,
+        max(ranks, default=0) + 1,
+        max(stated_ids, default=0) + 1,
+        sum(counts) if len(counts) > 1 else processes * (counts[0] if counts else 1),
+    )
+
+
+def named(program: Program) -> Iterator[int]:
+    """The largest device id of each group and pair in the program."""
+    for groups in program.replica_groups:
+        yield from (max(group) for group in groups.members if group)
+    for pairs in program.src_target_pairs:
+        yield from (max(pair) for pair in pairs.pairs)
+
+
+def inferred(world: World) -> tuple[Finding, ...]:
+    """The note that nobody stated the size of the world."""
+    if world.source != "inferred":
+        return ()
+    text = f"world size {world.size} was inferred: no file and no option states it"
+    return (finding("RM704", text, fix="say --world"),)
