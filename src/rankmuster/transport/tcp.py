@@ -71,6 +71,12 @@ class TcpEndpoint:
         self._selector.register(listener, selectors.EVENT_READ, lambda _: self._accept(listener))
         return join_address(listener.getsockname())
 
+    def deafen(self, listener: socket.socket) -> None:
+        """Stop accepting from *listener* and close it; connections that it brought stay."""
+        self._selector.unregister(listener)
+        self._listeners.remove(listener)
+        listener.close()
+
     def watch(self, descriptor: int, action: Callable[[], None]) -> None:
         """Call *action* in `poll` when *descriptor*, which stays the caller's, has news."""
         self._check_open()
@@ -129,6 +135,11 @@ class TcpEndpoint:
     def idle(self) -> bool:
         """Whether nothing waits to be written."""
         return all(link.is_idle for link in self._links.values())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not closed yet."""
+        return self._open
 
     def close(self) -> None:
         """Close every socket; what still waits to be written is lost. Closing twice is fine."""

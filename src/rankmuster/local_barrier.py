@@ -1,0 +1,333 @@
+"""The barrier of a communicator's members on one machine (`bp_barrier`, S0 §2 and §5).
+
+Members of one process have a leader, the first of them; leaders meet at the first leader. Unrelated
+processes of one user find each other by a name that only they share, over Unix sockets in a folder
+of that user's own. Who is lost ends everybody's wait with its name. Nobody spins: every wait is a
+poll with a deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+import stat
+import struct
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import dataclass
+from enum import IntEnum
+from hashlib import blake2b
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn, Self
+
+from rankmuster.errors import (
+    BadArgument,
+    Closed,
+    DeadlineExceeded,
+    MusterError,
+    OutOfResources,
+    PeerLost,
+)
+from rankmuster.ranks import fold
+from rankmuster.transport.base import Deadline
+
+FRAME = struct.Struct("<BI")  # word, device
+PAUSE_S = 0.01  # between attempts to reach a parent that does not listen yet
+
+
+class Word(IntEnum):
+    """What a frame says."""
+
+    HERE = 1  # up: this device, and everybody below it, has come
+    GO = 2  # down: everybody has come
+    LOST = 3  # either way: that device is gone
+    LATE = 4  # either way: that device did not come in time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalPlan:
+    """Who meets: `local_participants`, `local_leaders` and `my_local_leader`, as device ids."""
+
+    participants: tuple[int, ...]
+    leaders: tuple[int, ...]
+    my_leader: int
+    me: int
+
+    @property
+    def parent(self) -> int | None:
+        """Whom I report to; None for the first leader."""
+        if self.me != self.my_leader:
+            return self.my_leader
+        return None if self.me == self.leaders[0] else self.leaders[0]
+
+
+def plan(places: Sequence[tuple[int, str, int]], me: int) -> LocalPlan:
+    """The meeting of the members of my machine; *places* are (device, host, pid) in rank order.
+
+    Raises BadArgument where I am not among them.
+    """
+    mine = next((place for place in places if place[0] == me), None)
+    if mine is None:
+        raise BadArgument(f"device {me} is not a member", fix=f"members: {[p[0] for p in places]}")
+    here = [place for place in places if place[1] == mine[1]]
+    leader_of: dict[int, int] = {}
+    for device, _, pid in here:
+        leader_of.setdefault(pid, device)
+    return LocalPlan(
+        participants=tuple(device for device, _, _ in here),
+        leaders=tuple(leader_of.values()),
+        my_leader=leader_of[mine[2]],
+        me=me,
+    )
+
+
+def children(places: Sequence[tuple[int, str, int]], me: int) -> frozenset[int]:
+    """The devices that report to me."""
+    here = plan(places, me).participants
+    return frozenset(device for device in here if plan(places, device).parent == me)
+
+
+class LocalBarrier:
+    """A barrier that can be waited at again and again; one thread of a device at a time.
+
+    *name* is what all members know and nobody else (a unique id, say). `handles` are the addresses
+    of the members that others report to. Made by `open_barrier`.
+    """
+
+    def __init__(
+        self, name: bytes, plan_of_mine: LocalPlan, below: Iterable[int], folder: Path
+    ) -> None:
+        self.plan = plan_of_mine
+        self.handles = {
+            device: str(folder / socket_name(name, device)) for device in self.plan.participants
+        }
+        self._below = frozenset(below)
+        self._links: dict[int, socket.socket] = {}  # by device
+        self._inbox: dict[socket.socket, bytearray] = {}
+        self._came: set[int] = set()
+        self._selector = selectors.DefaultSelector()
+        self._listener: socket.socket | None = None
+        self._failure: MusterError | None = None
+        self._open = True
+
+    def wait(self, deadline: Deadline) -> None:
+        """Return once every member has come here as often as I have.
+
+        Raises `PeerLost` or `DeadlineExceeded` with the device, on every member and from then on.
+        """
+        if not self._open:
+            raise Closed("this barrier was closed")
+        if self._failure:
+            raise self._failure
+        try:
+            self._await(lambda: self._below - self._came, deadline)
+            parent = self.plan.parent
+            if parent is not None:
+                self._say(parent, Word.HERE, self.plan.me)
+                self._await(lambda: {parent} - self._came, deadline)
+        except MusterError as error:
+            self._failure = error
+            raise
+        self._came.clear()
+        for device in self._below:
+            self._say(device, Word.GO, device)
+
+    def close(self) -> None:
+        """Leave: members that still wait are told that I am lost. Closing twice is fine."""
+        self._open = False
+        for link in self._inbox:
+            link.close()
+        self._links.clear()
+        self._inbox.clear()
+        if self._listener is not None:
+            self._listener.close()
+            with contextlib.suppress(FileNotFoundError):
+                Path(self.handles[self.plan.me]).unlink()
+            self._listener = None
+        self._selector.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # meeting
+
+    def meet(self, deadline: Deadline) -> None:
+        """Listen for those below me and reach the one above me. Raises as `wait` does."""
+        if self._below:
+            self._listen()
+        if self.plan.parent is not None:
+            self._reach(self.plan.parent, deadline)
+        self._await(lambda: self._below - self._links.keys(), deadline)
+
+    def _listen(self) -> None:
+        path = self.handles[self.plan.me]
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                Path(path).unlink()  # of a process that died; the name is ours alone
+            listener.bind(path)
+            listener.listen(len(self._below))
+        except OSError as error:
+            listener.close()
+            raise OutOfResources(f"cannot listen at {path}: {error.strerror}") from error
+        listener.setblocking(False)
+        self._listener = listener
+        self._selector.register(listener, selectors.EVENT_READ)
+
+    def _reach(self, parent: int, deadline: Deadline) -> None:
+        while True:
+            link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                link.connect(self.handles[parent])
+                break
+            except OSError:  # it is not there yet
+                link.close()
+            if deadline.passed:
+                self._failure = _late(parent, deadline)
+                raise self._failure
+            time.sleep(min(PAUSE_S, deadline.remaining()))
+        self._adopt(link)
+        self._links[parent] = link
+        self._say(parent, Word.GO, self.plan.me)  # who I am
+
+    def _adopt(self, link: socket.socket) -> None:
+        link.setblocking(False)
+        self._inbox[link] = bytearray()
+        self._selector.register(link, selectors.EVENT_READ)
+
+    # frames
+
+    def _say(self, device: int, word: Word, about: int) -> None:
+        # Five bytes on a socket that is asked for an answer after each: they always fit.
+        with contextlib.suppress(OSError):  # its end-of-file says more
+            self._links[device].send(FRAME.pack(word, about))
+
+    def _await(self, missing_now: Callable[[], Set[int]], deadline: Deadline) -> None:
+        while missing := missing_now():
+            if deadline.passed:
+                self._end(Word.LATE, min(missing), _late(min(missing), deadline, missing))
+            for key, _ in self._selector.select(deadline.remaining()):
+                if key.fileobj is self._listener:
+                    self._accept()
+                elif isinstance(key.fileobj, socket.socket):
+                    self._read(key.fileobj, deadline)
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        with contextlib.suppress(OSError):
+            link, _ = self._listener.accept()
+            if len(self._inbox) > 2 * len(self._below) + 1:
+                link.close()
+            else:
+                self._adopt(link)
+
+    def _read(self, link: socket.socket, deadline: Deadline) -> None:
+        try:
+            chunk = link.recv(1 << 12)
+        except BlockingIOError:
+            return
+        except OSError:
+            chunk = b""
+        inbox = self._inbox[link]
+        inbox += chunk
+        while len(inbox) >= FRAME.size and link in self._inbox:
+            word, about = FRAME.unpack_from(inbox)
+            del inbox[: FRAME.size]
+            self._hear(link, word, about, deadline)
+        if not chunk and link in self._inbox:
+            self._drop(link)
+
+    def _hear(self, link: socket.socket, word: int, about: int, deadline: Deadline) -> None:
+        device = self._device_of(link)
+        if device is None:  # its first frame says who it is
+            if about in self._below and about not in self._links:
+                self._links[about] = link
+            else:
+                self._drop(link)
+        elif word == Word.LOST:
+            self._end(Word.LOST, about, _lost(about))
+        elif word == Word.LATE:
+            self._end(Word.LATE, about, _late(about, deadline))
+        else:
+            self._came.add(device)
+
+    def _device_of(self, link: socket.socket) -> int | None:
+        return next((device for device, known in self._links.items() if known is link), None)
+
+    def _drop(self, link: socket.socket) -> None:
+        device = self._device_of(link)
+        self._selector.unregister(link)
+        del self._inbox[link]
+        link.close()
+        if device is not None:
+            del self._links[device]
+            self._end(Word.LOST, device, _lost(device))
+
+    def _end(self, word: Word, about: int, error: MusterError) -> NoReturn:
+        """Tell everybody within reach, and raise."""
+        for device in self._links:
+            self._say(device, word, about)
+        self._failure = error
+        raise error
+
+
+def open_barrier(
+    name: bytes, places: Sequence[tuple[int, str, int]], me: int, deadline: Deadline
+) -> LocalBarrier:
+    """Meet the members of my machine; returns once all of them are here.
+
+    Raises `DeadlineExceeded` and `PeerLost` with the device, `OutOfResources` where the machine
+    gives no socket.
+    """
+    try:
+        barrier = LocalBarrier(name, plan(places, me), children(places, me), runtime_folder())
+    except OSError as error:
+        raise OutOfResources(f"no place for a local barrier: {error.strerror}") from error
+    try:
+        barrier.meet(deadline)
+    except BaseException:
+        barrier.close()
+        raise
+    return barrier
+
+
+def socket_name(name: bytes, device: int) -> str:
+    """The file name of one member's socket: short, for the system allows about a hundred bytes."""
+    return f"{blake2b(name, digest_size=9, person=b'bp_barrier').hexdigest()}-{device}"
+
+
+def runtime_folder() -> Path:
+    """A folder of this user's own, made where it is missing. Raises `OutOfResources`.
+
+    The usual one (XDG_RUNTIME_DIR) need not be the same in all processes of a job; this is.
+    """
+    folder = Path(tempfile.gettempdir()) / f"rankmuster-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
+    if not private or found.st_uid != os.getuid():
+        raise OutOfResources(f"{folder} is not a private folder of this user", fix="remove it")
+    return folder
+
+
+def _lost(device: int) -> PeerLost:
+    return PeerLost(f"device {device} was lost at the local barrier")
+
+
+def _late(device: int, deadline: Deadline, missing: Iterable[int] = ()) -> DeadlineExceeded:
+    who = fold(missing) or str(device)
+    return DeadlineExceeded(
+        f"device {who} did not come to the local barrier within {deadline.whole_s:g} s"
+    )
