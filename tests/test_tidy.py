@@ -25,7 +25,8 @@ ROWS = [
     {"checking"},  # not "check": that is the function `rankmuster.check`, which a module would hide
     {"census"},
     {"root"},
-    {"transport", "launch", "load"},
+    {"transport"},
+    {"launch", "load"},
     {"switchboard"},
     {"bringup", "api", "local_barrier"},
     {"communicator"},

@@ -35,6 +35,8 @@ from rankmuster.transport.base import Connections, Deadline
 from rankmuster.transport.framing import Kind
 
 T = TypeVar("T")
+# In a unique id, whose nonce is enough, where nobody listens.
+NOWHERE = ("0.0.0.0", 0)  # noqa: S104 nobody binds to it
 # What the handshake says to who is turned away, as findings.
 TURNED_AWAY = {"refused: wrong secret": "RM606", "refused: other version": "RM607"}
 
@@ -98,7 +100,7 @@ class BringUp:
 
     def listen(self) -> str:
         """Open our own door, for peers that have something to send to us; return its address."""
-        host, _ = split_address(self.place.root)
+        host = "" if self.place.transport else split_address(self.place.root)[0]
         self._address = self.board.endpoint.listen(host)
         return self._address
 
@@ -201,7 +203,9 @@ class BringUp:
         self.board.groups.add(group_key(members), members, rank, steps)
 
     def _make_unique_id(self) -> bytes:
-        host, port = split_address(self._address or self.place.root)
+        host, port = NOWHERE
+        if self.place.transport is None:
+            host, port = split_address(self._address or self.place.root)
         return UniqueId(host=host, port=port, nonce=secrets.token_bytes(NONCE_BYTES)).pack()
 
     def _local_barrier(self, cause: Cause | None) -> Waits[Cause | None]:

@@ -169,6 +169,18 @@ class Closed(MusterError):
     status = Status.CLOSED
 
 
+class BusyError(MusterError):
+    """A second thread used what belongs to one thread at a time."""
+
+    status = Status.INVALID
+
+
+class MissingPackage(MusterError):
+    """What was asked for needs a package that is not installed."""
+
+    status = Status.INVALID
+
+
 class RemoteProtocolError(MusterError):
     """A peer sent a wrong size, magic, tag or flag."""
 

@@ -150,7 +150,9 @@ def join(
     *path* is what messages call the program; *say* takes lines about the progress, and *on_phase*
     the name of every phase as it begins.
     """
-    up = BringUp(place, deadline, say=say, on_phase=on_phase)
+    carrier = place.transport
+    endpoint = carrier.open(place.identity, place.epoch, deadline) if carrier else None
+    up = BringUp(place, deadline, say=say, on_phase=on_phase, endpoint=endpoint)
     try:
         return up.board.drive(come_up(up, read_program, path))
     except BaseException:

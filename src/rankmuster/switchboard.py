@@ -101,10 +101,9 @@ class Switchboard:
         self.groups: Multiplexer[bytes, Any] = Multiplexer(place.devices, parked_bytes=PARKED_BYTES)
         self.groups_kind = Kind.GROUP
         self.closing: Multiplexer[bytes, Answer] = Multiplexer(())
-        me = Identity(place.process, min(place.devices), len(place.devices))
         credentials = Credentials(place.secret, place.job, place.epoch)
         self.endpoint: Connections = endpoint or TcpEndpoint(
-            credentials, me, lambda: secrets.token_bytes(16)
+            credentials, place.identity, lambda: secrets.token_bytes(16)
         )
         self._say = say
         self._root_handle = OWN
@@ -131,11 +130,10 @@ class Switchboard:
             self.endpoint.watch(place.lifeline, _die)
         if place.is_root:
             self.turn(0.0)
-        else:
-            # The root may be reading itself. It is enough to have spoken; better to be heard.
-            now = self.deadline.now()
-            yield Wait(self.endpoint.has_spoken, min(self.deadline.at, now + REACH_S))
-            yield Wait(self.endpoint.settled, min(self.deadline.at, now + HEARD_S))
+        # The root may be reading itself. It is enough to have spoken; better to be heard.
+        now = self.deadline.now()
+        yield Wait(self.endpoint.has_spoken, min(self.deadline.at, now + REACH_S))
+        yield Wait(self.endpoint.settled, min(self.deadline.at, now + HEARD_S))
 
     def tell_root(self, message: Message) -> None:
         """Say something to the root, which may be our own."""
@@ -279,6 +277,10 @@ class Switchboard:
                 self.root_lost = why
         elif (seat := self._seat_behind(handle)) is not None:
             self._lose_seat(seat, why)
+            # The answer may still be on its way where another connection broke: a root that has
+            # said go may leave, and connections do not wait for each other.
+            if handle == self._root_handle or (root is not None and handle in root.seats):
+                self.closing.lost(seat, why)
             if root is not None and not self.answered:
                 for other in root.seats[1:]:
                     self._send(other, Gone(process=seat, why=why))
@@ -313,7 +315,6 @@ class Switchboard:
             return
         for device in self.plan.neighbours[seat].devices:
             self.groups.lost(device, why)
-        self.closing.lost(seat, why)
 
     def _take_seats(self, neighbours: Sequence[Neighbour]) -> None:
         """Learn who is where; there are no neighbours where the plan is to end."""

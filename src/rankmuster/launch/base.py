@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
+from rankmuster.transport.base import Identity, Transport
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -17,7 +19,8 @@ class Place:
     connection is a root that died. `listener` is the root's listening socket; only the process of
     device 0 holds it. `lifeline` is a descriptor that reads end-of-file once the launcher is gone;
     `deaths` one from which the root reads who died: a process number and its devices on each line.
-    Both are None where nobody tells.
+    Both are None where nobody tells. `transport` carries the bring-up where we open no connections
+    of our own; `root` is then the number of a process, and there is no secret.
     """
 
     process: int
@@ -32,8 +35,14 @@ class Place:
     listener: socket.socket | None = None
     lifeline: int | None = None
     deaths: int | None = None
+    transport: Transport | None = None
     host: str = field(default_factory=socket.gethostname)
     pid: int = field(default_factory=os.getpid)
+
+    @property
+    def identity(self) -> Identity:
+        """What a connection of ours says of us."""
+        return Identity(self.process, min(self.devices), len(self.devices))
 
     @property
     def is_root(self) -> bool:

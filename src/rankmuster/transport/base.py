@@ -6,15 +6,17 @@ is a TCP connection, an MPI rank or a queue is the endpoint's own affair.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from socket import socket
 from typing import NamedTuple, Protocol
 
+from rankmuster.errors import MusterError
 from rankmuster.transport.framing import Frame
 
 
@@ -148,3 +150,57 @@ class Connections(Endpoint, Protocol):
 
     def idle(self) -> bool:
         """Whether nothing waits to be written."""
+
+
+class Transport(Protocol):
+    """A way to carry a bring-up that another library owns: MPI, a store, the threads of a process.
+
+    It knows which of `processes` we are (`process`), and makes endpoints that reach the others; the
+    address of a process is its number.
+    """
+
+    @property
+    def process(self) -> int:
+        """This process's number."""
+
+    @property
+    def processes(self) -> int:
+        """How many there are."""
+
+    def open(self, me: Identity, epoch: int, deadline: Deadline) -> Connections:
+        """An endpoint for the *epoch*-th bring-up of this process; all count alike."""
+
+    def leave(self) -> None:
+        """End our part in that library, before this process becomes another or ends."""
+
+
+class Channel(Protocol):
+    """One rank's link to the others of its group, by rank. One thread at a time; frames keep order.
+
+    Every call raises `DeadlineExceeded` at its deadline, `PeerLost` where the other side went away,
+    `Closed` after our own `close`, and `BusyError` where another thread is inside.
+    """
+
+    def send(self, peer: int, frame: bytes, deadline: Deadline) -> None:
+        """Hand *frame* over for *peer*."""
+
+    def recv(self, peer: int, nbytes: int, deadline: Deadline) -> bytes:
+        """The next frame of *peer*; `RemoteProtocolError` if it has more than *nbytes*."""
+
+    def close(self) -> None:
+        """Let go of everything. The one call that may come from any thread, at any time."""
+
+
+@contextlib.contextmanager
+def map_errors(errors: Mapping[type[Exception], type[MusterError]], what: str) -> Iterator[None]:
+    """Turn another library's exceptions into ours, said of *what* we did; the original stays."""
+    try:
+        yield
+    except tuple(errors) as error:
+        ours = next(mine for theirs, mine in errors.items() if isinstance(error, theirs))
+        raise ours(f"{what}: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    """What *error* says, without the stack that some libraries append to it."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
