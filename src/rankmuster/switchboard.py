@@ -281,6 +281,8 @@ class Switchboard:
             # said go may leave, and connections do not wait for each other.
             if handle == self._root_handle or (root is not None and handle in root.seats):
                 self.closing.lost(seat, why)
+            if handle == self._root_handle and not self.closing.outcome:
+                self.groups.expire()  # the answer can only be no: say so to whoever waits for us
             if root is not None and not self.answered:
                 for other in root.seats[1:]:
                     self._send(other, Gone(process=seat, why=why))
