@@ -180,6 +180,16 @@ def test_too_small() -> None:
     assert found.placement["groups"] == []
 
 
+def test_program_of_another_core_size() -> None:
+    """A program that says which logical-core size it was compiled for is held to it."""
+    held = program(groups=[[[0, 1]]], core_size=1)
+    found = [each for each in land("trn2", 2, held).findings if each.code == "RM403"]
+    assert [each.message for each in found] == [
+        "the program was compiled for logical-core size 1, and trn2.48xlarge:1 has 2"
+    ]
+    assert "RM403" not in codes(land("trn2:1:lnc=1", 2, held))
+
+
 def test_other_core_size() -> None:
     """A world that would fill the cluster at the other logical-core size is RM403."""
     found = only(land("trn2:1", 128, program(groups=[mesh((2, 64), 1)])))

@@ -40,6 +40,7 @@ def survey(
     too. A world larger than the cluster is a finding, and nothing is placed then.
     """
     findings = list(judge.check_world(cluster, world_size))
+    findings += judge.check_core_sizes(cluster, programs)
     shown: dict[str, Any] = {"cluster": cluster.to_dict(), "devices": {}, "groups": []}
     if world_size > cluster.size:
         return Survey(placement=shown, findings=tuple(findings))

@@ -6,7 +6,7 @@ Every finding is about the cluster and one set; ids that do not exist are `verif
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -16,7 +16,7 @@ from rankmuster.group import SubGroup
 from rankmuster.placement.footprint import Footprint, Shape
 from rankmuster.placement.traffic import Traffic
 from rankmuster.ranks import fold
-from rankmuster.resolve import GroupSet
+from rankmuster.resolve import GroupSet, Resolved
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,17 @@ def check_world(cluster: Cluster, world_size: int) -> Iterator[Finding]:
 
 def _capacity(cluster: Cluster, core_size: int) -> int:
     return cluster.size * cluster.core_size // core_size
+
+
+def check_core_sizes(cluster: Cluster, programs: Iterable[Resolved]) -> Iterator[Finding]:
+    """RM403: a program was compiled for another logical-core size than the cluster's."""
+    sizes = {each.program.core_size for each in programs} - {None, cluster.core_size}
+    for size in sorted(filter(None, sizes)) if cluster.is_neuron else ():
+        yield finding(
+            "RM403",
+            f"the program was compiled for logical-core size {size}, and {cluster.name} has"
+            f" {cluster.core_size}",
+        )
 
 
 def check_room(cluster: Cluster, sets: Sequence[GroupSet]) -> Iterator[Finding]:
