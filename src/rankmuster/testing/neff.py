@@ -62,10 +62,15 @@ def manifests(
     return {name: msgspec.json.encode(value) for name, value in files.items()}
 
 
-def archive(files: Mapping[str, bytes], more: Sequence[tarfile.TarInfo] = ()) -> bytes:
-    """A pax tar of *files*, written as the compiler does ("./sg00/def.json"); *more* are empty."""
+def archive(
+    files: Mapping[str, bytes],
+    more: Sequence[tarfile.TarInfo] = (),
+    *,
+    form: int = tarfile.PAX_FORMAT,
+) -> bytes:
+    """A tar of *files*, written as the compiler does ("./sg00/def.json"); *more* are empty."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+    with tarfile.open(fileobj=buffer, mode="w", format=form) as tar:
         for name, content in files.items():
             member = tarfile.TarInfo(f"./{name}")
             member.size = len(content)

@@ -94,7 +94,7 @@ def world_size(graphs: Sequence[Graph], table: GroupTable, where: str) -> tuple[
         raise InvalidProgram(f"its graphs state worlds of {sorted(stated)} devices", where=where)
     listed = (workers(each) for each in table.replica_groups)
     spanned = (max(map(max, each.pairs), default=0) + 1 for each in table.src_target_pairs)
-    return max(1, *stated, *listed, *spanned), bool(stated)
+    return max((1, *stated, *listed, *spanned)), bool(stated)
 
 
 def workers(groups: ReplicaGroups) -> int:
