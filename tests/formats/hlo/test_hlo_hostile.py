@@ -204,3 +204,42 @@ def test_findings_are_bounded() -> None:
     )
     assert len(codes(found)) < 80
     assert "168 more findings of this kind" in [f.message for f in found.findings]
+
+
+def test_instructions_may_share_a_line() -> None:
+    """Line breaks mean nothing to XLA's lexer; the same words on one line are the same program."""
+    lines = [all_reduce("[1,8]<=[8]", name=f"a{i}") for i in range(5)]
+    end = "ROOT r = f32[64] negate(a0)"
+    for header in ("num_partitions=8", "num_partitions=8, is_scheduled=true"):
+        apart, together = (
+            program(*lines, end, header=header),
+            program(" ".join([*lines, end]), header=header),
+        )
+        assert apart == together
+
+
+@pytest.mark.parametrize(
+    "hiding", ['metadata={{op_name="{}"}}', "metadata={{}} // {}", "metadata={{}} /* {} */"]
+)
+def test_words_in_strings_and_comments_are_no_ops(hiding: str) -> None:
+    """A hundred thousand opcodes that are none cost no more than their bytes."""
+    words = " all-reduce( replica_groups= while(" * 30_000
+    found = program(
+        f"n = f32[64] negate(p), {hiding.format(words)}", "ROOT " + all_reduce("[1,8]<=[8]")
+    )
+    assert [op.name for op in found.walk()] == ["ar"]
+
+
+def test_far_operands_are_found_in_bounded_time() -> None:
+    """Operands defined far above their use are looked up once, not searched for each time."""
+    count = 600
+    lines = [f"q{i} = f32[8,{i + 1}] reshape(p)" for i in range(count)]
+    lines += [f"n{i} = f32[64] negate(p)" for i in range(count)]
+    groups = "replica_groups=[1,8]<=[8], channel_id=1, use_global_device_ids=true"
+    lines += [
+        f"g{i} = f32[64,{i + 1}] all-gather(q{i}), {groups}, dimensions={{0}}" for i in range(count)
+    ]
+    header = "num_partitions=8, is_scheduled=true"
+    found = program(*lines, "ROOT r = f32[64] negate(p)", header=header)
+    assert [op.elements for op in found.walk()] == [(8 * (i + 1),) for i in range(count)]
+    assert found.findings == ()

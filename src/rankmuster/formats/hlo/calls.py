@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rankmuster.formats.hlo.cones import callees
-from rankmuster.formats.hlo.instruction import Instruction, instruction_around, instruction_at
+from rankmuster.formats.hlo.instruction import Instruction, instruction_at
 from rankmuster.formats.hlo.module import Module
-from rankmuster.formats.hlo.scanner import malformed, shown
+from rankmuster.formats.hlo.scanner import attributes, malformed, shown
 from rankmuster.formats.hlo.sites import OPCODES
 
 _MAX_NESTING = 64
@@ -43,20 +43,26 @@ class Call:
     trips: int | None = None
 
 
-def call_at(module: Module, site: int, opcode: bytes, caller: int) -> Call | None:
-    """The call whose *opcode* stands at *site*; None inside a string or a comment.
+def call_at(
+    module: Module, site: int, opcode: bytes, caller: int, low: int
+) -> tuple[Call | None, int]:
+    """The call whose *opcode* stands at *site*, and where to go on, as `instruction_at` says.
 
-    Raises InvalidProgram where it names an undefined computation.
+    None where the site stands inside another instruction or a comment. Raises InvalidProgram
+    where it names an undefined computation.
     """
-    text, body = module.text, module.computation(caller)
+    text, high = module.text, module.ends[caller]
     if opcode == b"call":
         # The one common caller, mostly of computations without collectives: keep it cheap.
-        line = text.rfind(b"\n", body.start, site) + 1 or body.start
-        match = _CALL_LINE.match(text, line, body.end)
+        line = text.rfind(b"\n", low, site) + 1 or low
+        match = _CALL_LINE.match(text, line, high)
         if match and match.start(1) == site:
-            return Call(match.start(), opcode, caller, _places(module, match.start(), [match[2]]))
-    found = instruction_at(text, site, body.start, body.end)
-    return None if found is None else read_call(module, found, caller)
+            _, end = attributes(text, match.end(), high)
+            return Call(match.start(), opcode, caller, _places(module, line, [match[2]])), end
+    found, after = instruction_at(text, site, low, high)
+    if found is None or found.site != site:
+        return None, after
+    return read_call(module, found, caller), after
 
 
 def read_call(module: Module, instruction: Instruction, caller: int) -> Call:
@@ -124,7 +130,7 @@ def holding_calls(
 
 def _search(module: Module, names: set[bytes], called: Sequence[int]) -> list[Call]:
     found: dict[int, Call] = {}
-    text = module.text
+    text, low = module.text, 0
     beginnings = frozenset(name[:_BEGINNING] for name in names)
     for position in called if names else ():
         # Thousands of fusions, few names: most differ in their first letters already.
@@ -141,24 +147,32 @@ def _search(module: Module, names: set[bytes], called: Sequence[int]) -> list[Ca
         caller = module.place_of(position)
         if caller is None:
             continue
-        around = instruction_around(text, position, module.starts[caller], module.ends[caller])
+        low = max(low, module.starts[caller])
+        around, low = instruction_at(text, position, low, module.ends[caller])
         if around is not None:
             found[around.start] = read_call(module, around, caller)
     return list(found.values())
 
 
-def refuse_unknown(module: Module, position: int) -> None:
+def refuse_unknown(module: Module, position: int, low: int) -> int:
     """Raise InvalidProgram if the instruction at *position* has an opcode that nobody knows here.
 
-    It carries an attribute of collectives, so to skip it could hide a difference.
+    It carries an attribute of collectives, so to skip it could hide a difference. Returns where
+    to go on, as `instruction_at` does.
     """
     place = module.place_of(position)
     if place is None:
-        return
-    found = instruction_around(module.text, position, module.starts[place], module.ends[place])
-    if found is None or found.opcode in OPCODES or found.opcode.endswith((b"-done", b"-update")):
-        return
-    raise malformed(module.text, found.site, f"unknown collective {shown(found.opcode)!r}")
+        return position
+    low = max(low, module.starts[place])
+    found, after = instruction_at(module.text, position, low, module.ends[place])
+    known = (*OPCODES, b"async-update", b"async-done")
+    if found is not None and found.opcode not in known and _stands_outside_strings(found):
+        raise malformed(module.text, found.site, f"unknown collective {shown(found.opcode)!r}")
+    return after
+
+
+def _stands_outside_strings(instruction: Instruction) -> bool:
+    return not {b"replica_groups", b"source_target_pairs"}.isdisjoint(instruction.attributes)
 
 
 def callees_first(module: Module, calls: Iterable[Call]) -> list[int]:

@@ -32,11 +32,12 @@ _FRONTEND_PAIRS = re.compile(
 )
 # The line as XLA prints it, up to and with its channel; a tuple nests at most once here.
 _USUAL = re.compile(
-    rb'[ \t]*+(?:ROOT[ \t]++)?+%?([^\s%=(){}\[\],"]++) = '
+    rb'[ \t]*+(?:ROOT[ \t]++)?+%?([^\s%=(){}\[\],"/]++) = '
     rb'(\((?:[^()"\n]++|\((?:[^()"\n]++|\([^()"\n]*+\))*+\))*+\)'  # ((f32[2]{0:T(8)}), u32[])
     rb'|[^\s"(]++(?:\([^()\s"]*+\)[^\s"(]*+)*+) '  # f32[8,4]{1,0:T(8,128)(2,1)}
     rb'([a-z-]++)\(([^(){}"/\[\n]*+)\)(?:, channel_id=(\d{1,18}+))?+'
 )
+_LONGEST_LINE = 1 << 18  # twenty thousand ids written out; a longer line is walked
 _TO_APPLY = b", to_apply="
 _METADATA_STARTS = b", metadata={"
 _METADATA = re.compile(rb', metadata=(\{(?:[^{}"\n]++|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+")*+\})')
@@ -109,13 +110,15 @@ class CollectiveReader:
         self._groups: dict[bytes, GroupList] = {}
         self._pairs: dict[bytes, Pairs] = {}
 
-    def read(self, site: int, opcode: bytes, place: int, low: int, high: int) -> Collective | None:
-        """The collective whose *opcode* stands at *site*, in the body text[low:high].
+    def read(self, site: int, place: int, low: int, high: int) -> tuple[Collective | None, int]:
+        """The collective whose opcode stands at *site* in text[low:high], and where to go on.
 
-        None where the site stands inside a string or a comment, and for a transfer to the host.
-        Raises InvalidProgram for attributes that are missing or cannot be read.
+        None where the site stands inside another instruction or a comment, and for a transfer to
+        the host. *low* and where to go on are those of `instruction_at`. Raises InvalidProgram
+        for attributes that are missing or cannot be read.
         """
-        return self._usual(site, place, low, high) or self._general(site, opcode, place, low, high)
+        usual = self._usual(site, place, low, high)
+        return (usual, usual.end) if usual else self._general(site, place, low, high)
 
     def _usual(self, site: int, place: int, low: int, high: int) -> Collective | None:
         # One line as XLA prints it. Whatever is not exactly that is left to the general way.
@@ -126,8 +129,10 @@ class CollectiveReader:
             return None
         name, shape, opcode, operands, channel = match.groups()
         stop = match.end()
+        high = min(high, stop + _LONGEST_LINE)
         end = text.find(b"\n", stop, high)
-        end = high if end < 0 else end
+        if end < 0:
+            return None
         if text[end + 1 : end + 80].lstrip()[:1] == b",":  # it goes on with its next attribute
             return None
         metadata, rest = b"", b""
@@ -168,16 +173,14 @@ class CollectiveReader:
         except InvalidProgram:
             return None  # the general way says where
 
-    def _general(
-        self, site: int, opcode: bytes, place: int, low: int, high: int
-    ) -> Collective | None:
-        found = instruction_at(self._text, site, low, high)
-        if found is None:
-            return None
+    def _general(self, site: int, place: int, low: int, high: int) -> tuple[Collective | None, int]:
+        found, after = instruction_at(self._text, site, low, high)
+        if found is None or found.site != site:
+            return None, after
         own = found.attributes
         metadata = own.pop(b"metadata", b"")
         try:
-            form = self._form(opcode, found.shape_text, own, len(found.operands()))
+            form = self._form(found.opcode, found.shape_text, own, len(found.operands()))
         except InvalidProgram as error:
             if error.line is not None:
                 raise
@@ -185,8 +188,8 @@ class CollectiveReader:
                 self._text, found.start, f"{found.label}: {error.reason}", fix=error.fix
             ) from error
         if form is None:
-            return None
-        return Collective(
+            return None, after
+        collective = Collective(
             start=found.start,
             end=found.end,
             place=place,
@@ -196,6 +199,7 @@ class CollectiveReader:
             to_apply=own.get(b"to_apply", b"").lstrip(b"%"),
             form=form,
         )
+        return collective, after
 
     def _form(
         self, opcode: bytes, shape: bytes, found: dict[bytes, bytes], count: int

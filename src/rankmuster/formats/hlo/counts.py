@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from rankmuster.errors import InvalidProgram
 from rankmuster.formats.hlo.collective import Form
 from rankmuster.formats.hlo.groups import MAX_IDS
 from rankmuster.formats.hlo.modes import Counts, Mode
 from rankmuster.formats.hlo.module import Module
+from rankmuster.formats.hlo.scanner import malformed
 from rankmuster.program import POINT_TO_POINT
 
 Source = Literal["header", "option", "inferred"]
@@ -61,7 +61,9 @@ def known_counts(
     if n_r or n_p:
         counts = Counts(n_r or 1, n_p or 1)
         if counts.devices > MAX_IDS:
-            raise InvalidProgram(
+            raise malformed(
+                module.text,
+                0,
                 f"the program runs on {counts.devices} devices",
                 fix=f"this reader takes up to {MAX_IDS}",
             )

@@ -1,10 +1,14 @@
 """The shape of an operand by its name, where the instruction itself does not repeat it.
 
 Looks near the use first, then through the whole computation, and keeps nothing but the answers:
-an index of all names would grow with the parts of a program that hold no collectives.
+an index of all names would grow with the parts of a program that hold no collectives. It is made
+only where many operands stand far away.
 """
 
 from __future__ import annotations
+
+import re
+from collections import Counter
 
 from rankmuster.errors import InvalidProgram
 from rankmuster.formats.hlo.instruction import Instruction, parse_instruction
@@ -13,8 +17,10 @@ from rankmuster.formats.hlo.scanner import Text
 from rankmuster.formats.hlo.shapes import Array, Shape, Tuple
 
 _NEAR = 1 << 14
+_MAX_SEARCHES = 32  # of one computation, before an index of its names pays
 _MAX_CHAIN = 16
 _FOLLOWS_OPERAND = frozenset((b"copy", b"bitcast", b"negate", b"add", b"multiply", b"subtract"))
+_DEFINED = re.compile(rb"^[ \t]*+(?:ROOT[ \t]++)?+%?([^\s%=(){}\[\],\"/]++)[ \t]++=", re.MULTILINE)
 
 
 class Definitions:
@@ -23,6 +29,8 @@ class Definitions:
     def __init__(self, text: Text) -> None:
         self._text = text
         self._found: dict[tuple[bytes, bytes], Instruction | None] = {}
+        self._searches: Counter[bytes] = Counter()
+        self._index: dict[bytes, dict[bytes, int]] = {}
 
     def shape_of(self, computation: Computation, name: bytes, use: int) -> Shape | None:
         """The shape of *name*, used at *use*; None where it is not written and does not follow."""
@@ -52,9 +60,18 @@ class Definitions:
         if key not in self._found:
             position = self._search(name, max(computation.start, use - _NEAR), use)
             if position is None:
-                position = self._search(name, computation.start, computation.end)
+                position = self._far(computation, name)
             self._found[key] = self._read(position, computation.end)
         return self._found[key]
+
+    def _far(self, computation: Computation, name: bytes) -> int | None:
+        self._searches[computation.name] += 1
+        if self._searches[computation.name] <= _MAX_SEARCHES:
+            return self._search(name, computation.start, computation.end)
+        if computation.name not in self._index:
+            lines = _DEFINED.finditer(self._text, computation.start, computation.end)
+            self._index[computation.name] = {match[1]: match.start(1) for match in lines}
+        return self._index[computation.name].get(name)
 
     def _read(self, position: int | None, end: int) -> Instruction | None:
         if position is None:

@@ -21,7 +21,7 @@ from rankmuster.formats.hlo.scanner import Text, blank_comments, malformed, show
 
 # The instruction as nearly all are printed: an array shape and flat operands, on one line.
 _LINE = re.compile(
-    rb'[ \t]*+(ROOT[ \t]++)?+%?([^\s%=(){}\[\],"]++)[ \t]++=[ \t]++'
+    rb'[ \t]*+(ROOT[ \t]++)?+%?([^\s%=(){}\[\],"/]++)[ \t]++=[ \t]++'
     rb"(?:[a-z][a-z0-9]*+\[[\d,]*+\](?:\{[^}\n]*+\})?+[ \t]++)?+"
     rb'([a-z][a-z0-9-]*+)\(([^()"/\[{]*+)\)'
 )

@@ -20,7 +20,7 @@ from rankmuster.errors import InvalidProgram, did_you_mean
 from rankmuster.formats.hlo.scanner import shown
 
 Groups = tuple[tuple[int, ...], ...]
-MAX_IDS = 1 << 22  # four million ids in one set: beyond any machine, within memory
+MAX_IDS = 1 << 20  # a million ids in one set: beyond any machine, within memory
 
 _INTS = rb"\d{1,18}(?:\s*,\s*\d{1,18})*+"
 _IOTA = re.compile(

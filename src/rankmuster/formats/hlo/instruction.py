@@ -18,12 +18,12 @@ from rankmuster.formats.hlo.scanner import (
 )
 from rankmuster.formats.hlo.shapes import Shape, parse_shape, shape_end
 
-NAME = rb'%?([^\s%=(){}\[\],"]++)'
+NAME = rb'%?([^\s%=(){}\[\],"/]++)'
 _START = re.compile(rb"\s*+(ROOT\s++)?+" + NAME + rb"\s++=\s*+")
 _OPCODE = re.compile(rb"\s*+([A-Za-z][\w-]*+)\s*+\(")
 _FLAT_OPERANDS = re.compile(rb'\(([^(){}"/\[]*+)\)')
 _SHAPE_BEFORE = re.compile(rb"[^\s,()\[\]]++\[[^\]]*+\](?:[ \t]*+\{[^{}]*+\})?+")
-_MAX_LINES_OF_SHAPE = 64  # a tuple shape may be written over several lines
+_MAX_LINES = 64  # of one instruction, before its opcode
 _NOT_IN_A_SHAPE = frozenset(b'("/= ')
 
 
@@ -85,57 +85,10 @@ def parse_instruction(text: Text, start: int, end: int) -> Instruction:
     else:
         array = _SHAPE_BEFORE.match(text, position, end)
         shape_stop = array.end() if array else position
-    return _finish(text, match, text[position:shape_stop], shape_stop, end)
-
-
-def instruction_at(text: Text, site: int, low: int, high: int) -> Instruction | None:
-    """The instruction whose opcode stands at *site*, in a body text[low:high].
-
-    None where the site turns out to stand inside a string or a comment.
-    """
-    line = site
-    for _ in range(_MAX_LINES_OF_SHAPE):
-        line = text.rfind(b"\n", low, line)
-        start = max(line + 1, low)
-        match = _START.match(text, start, site)
-        if match:
-            shape_text = text[match.end() : site].strip()
-            if not shape_text or is_shape(shape_text):
-                return _finish(text, match, shape_text, site, high)
-            return _walk_to(text, site, start, high)
-        if line < low or b"//" in text[start:site]:
-            return None
-    return None
-
-
-def _walk_to(text: Text, site: int, start: int, high: int) -> Instruction | None:
-    """Read on from *start*, where an instruction begins, to the one whose opcode is at *site*."""
-    while start <= site:
-        found = parse_instruction(text, start, high)
-        if found.site == site:
-            return found
-        if found.end > site:
-            return None
-        start = skip_space(text, found.end, high)
-    return None
-
-
-def is_shape(text: bytes) -> bool:
-    """Whether *text* is one shape and nothing else."""
-    try:
-        parse_shape(text)
-    except InvalidProgram:
-        return False
-    return True
-
-
-def _finish(
-    text: Text, match: re.Match[bytes], shape_text: bytes, site: int, end: int
-) -> Instruction:
-    opcode = _OPCODE.match(text, site, end)
+    opcode = _OPCODE.match(text, shape_stop, end)
     if opcode is None:
-        found = shown(text[site : min(end, site + 40)])
-        raise malformed(text, site, f"an opcode is expected, not {found!r}")
+        found = shown(text[shape_stop : min(end, shape_stop + 40)])
+        raise malformed(text, shape_stop, f"an opcode is expected, not {found!r}")
     bracket = opcode.end() - 1
     flat = _FLAT_OPERANDS.match(text, bracket, end)
     stop = flat.end() if flat else closing(text, bracket, end)
@@ -143,7 +96,7 @@ def _finish(
     return Instruction(
         name=match[2],
         opcode=opcode[1],
-        shape_text=shape_text,
+        shape_text=text[position:shape_stop],
         operands_text=flat[1] if flat else text[bracket + 1 : stop - 1],
         attributes=given,
         root=match[1] is not None,
@@ -153,15 +106,39 @@ def _finish(
     )
 
 
-def instruction_around(text: Text, position: int, low: int, high: int) -> Instruction | None:
-    """The instruction whose text covers *position*, in a body text[low:high]; None if none does."""
+def instruction_at(
+    text: Text, position: int, low: int, high: int
+) -> tuple[Instruction | None, int]:
+    """The instruction that covers *position* in text[low:high], and where to go on behind it.
+
+    None where *position* stands in a comment. *low* is where a body begins or an instruction ends:
+    who reads positions in order passes on what it got, and no text is read twice.
+    """
+    start = _start_before(text, position, low)
+    while start <= position:
+        found = parse_instruction(text, start, high)
+        if found.end > position:
+            return found, found.end
+        start = skip_space(text, found.end, high)
+    return None, start
+
+
+def _start_before(text: Text, position: int, low: int) -> int:
+    """Where the last line before *position* begins that begins an instruction; else *low*."""
     line = position
-    for _ in range(_MAX_LINES_OF_SHAPE):
+    for _ in range(_MAX_LINES):
         line = text.rfind(b"\n", low, line)
-        start = max(line + 1, low)
-        if _START.match(text, start, high):
-            found = parse_instruction(text, start, high)
-            return found if found.end > position else None
         if line < low:
-            return None
-    return None
+            break
+        if _START.match(text, line + 1, position):
+            return line + 1
+    return skip_space(text, low, position)
+
+
+def is_shape(text: bytes) -> bool:
+    """Whether *text* is one shape and nothing else."""
+    try:
+        parse_shape(text)
+    except InvalidProgram:
+        return False
+    return True

@@ -25,7 +25,7 @@ from rankmuster.formats.hlo.sources import Sources
 from rankmuster.group import GroupTable
 from rankmuster.program import REDUCING, Node, Op, OpKind, walk
 
-MAX_IDS_IN_ALL = 1 << 24
+MAX_IDS_IN_ALL = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)

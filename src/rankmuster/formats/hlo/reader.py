@@ -92,31 +92,30 @@ class Reader:
         for position, opcode in self._found.sites:
             while place + 1 < len(ends) and ends[place] <= position:
                 place += 1
-            low, high = starts[place], ends[place]
-            if position < behind or not low <= position < high:
-                continue  # inside a string of another instruction, or in the header
+            low, high = max(starts[place], behind), ends[place]
+            if not low <= position < high:
+                continue  # inside another instruction, or in the header
             if opcode in DONES:
                 self._dones.append(Done(place, position, opcode))
             elif opcode in CALLERS:
-                call = call_at(self._module, position, opcode, place)
+                call, behind = call_at(self._module, position, opcode, place, low)
                 if call is not None:
                     self._calls.append(call)
             else:
-                collective = reader.read(position, opcode, place, low, high)
+                collective, behind = reader.read(position, place, low, high)
                 if collective is not None:
-                    behind = collective.end
                     self._collectives[place].append(collective)
 
     def _refuse_unknown(self) -> None:
         """An attribute that only collectives have stands on no opcode known here: say so."""
         collectives = [c for found in self._collectives.values() for c in found]
-        at = 0
+        at = low = 0
         for position in self._found.grouped:
             while at < len(collectives) and collectives[at].end < position:
                 at += 1
-            if at < len(collectives) and collectives[at].start < position:
-                continue
-            refuse_unknown(self._module, position)
+            covered = at < len(collectives) and collectives[at].start < position
+            if not covered and position >= low:
+                low = refuse_unknown(self._module, position, low)
 
     def _orders(self, reached: list[int]) -> dict[int, list[Site]]:
         """What each computation of *reached* issues, in order."""
