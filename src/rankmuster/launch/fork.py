@@ -67,13 +67,13 @@ class Family:
         """Start them. Raises `CannotFork`; `__exit__` has to be called all the same."""
         # A signal between fork and bookkeeping would orphan a child, or run our handlers in one.
         held = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
-        die_with_parent = _pdeathsig()
+        at_start = die_with_parent()
         sys.stdout.flush()
         sys.stderr.flush()
         gc.freeze()  # a collection in a child would touch, and so copy, every page that we share
         try:
             for number in range(self._count):
-                self._fork(number, held, die_with_parent)
+                self._fork(number, held, at_start)
         except OSError as error:
             raise CannotFork(
                 f"could start only {len(self._processes)} of {self._count} processes: {error}",
@@ -151,7 +151,7 @@ class Family:
                 self.kill(process.number)
             self.wait()
 
-    def _fork(self, number: int, held: Iterable[int], die_with_parent: Callable[[], None]) -> None:
+    def _fork(self, number: int, held: Iterable[int], at_start: Callable[[], None]) -> None:
         read_end, write_end = os.pipe()
         try:
             pid = os.fork()
@@ -160,7 +160,7 @@ class Family:
             os.close(write_end)
             raise
         if pid == 0:
-            self._become(number, write_end, read_end, held, die_with_parent)
+            self._become(number, write_end, read_end, held, at_start)
         os.close(write_end)
         process = _Process(number, pid, read_end)
         self._processes.append(process)
@@ -172,12 +172,12 @@ class Family:
         write_end: int,
         read_end: int,
         held: Iterable[int],
-        die_with_parent: Callable[[], None],
+        at_start: Callable[[], None],
     ) -> NoReturn:
         """Be the child: never returns into the parent's code, whatever happens."""
         code = 70  # EX_SOFTWARE of sysexits.h
         try:
-            die_with_parent()
+            at_start()
             for signal_number in STOPS:
                 signal.signal(signal_number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
@@ -218,7 +218,7 @@ def stops_raise() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _pdeathsig() -> Callable[[], None]:
+def die_with_parent() -> Callable[[], None]:
     """What a child calls so that the kernel ends it with its parent; nothing off Linux.
 
     Looked up before the fork: a child should not have to load a library.
