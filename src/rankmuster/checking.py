@@ -86,7 +86,9 @@ def check(
 
 def between(sorts: Sequence[ProgramClass], *, same: bool) -> Iterator[Finding]:
     """What is wrong between programs; that they differ unseen (RM310) only if nothing is."""
-    compared, paired = compare_classes(sorts, same=same), pair_classes(sorts)
+    # Who does not record messages is no partner that fails to post one.
+    recorded = [each for each in sorts if "peer" not in each.resolved.program.not_recorded]
+    compared, paired = compare_classes(sorts, same=same), pair_classes(recorded)
     looped = {device for each in compared if each.code == "RM311" for device in each.ranks}
     for each in compared:
         if not paired or each.severity is not Severity.INFO:

@@ -102,12 +102,15 @@ def explained(left: Side, right: Side, split: Collection[SubGroup]) -> list[tupl
     programs = (left.first.resolved.program, right.first.resolved.program)
     unrecorded = programs[0].not_recorded | programs[1].not_recorded
     ignored = {number for number, name in enumerate(FIELDS) if name in unrecorded}
-    found = first_difference(ours, theirs, ignored)
+    found = None if "kind" in unrecorded else first_difference(ours, theirs, ignored)
     if found is not None:
         found = or_moved(found, left, right, split)
         return [(code_of(found.field), found)]
     if left.digest is None or right.digest is None:
         return [("RM308", Difference(field="members", at=0, left=None, right=None))]
+    if "kind" in unrecorded:  # like a NEFF, which says who communicates and not what
+        first, second = (next(iter(posted), None) for posted in (ours, theirs))
+        return [("RM706", Difference(field="kind", at=0, left=first, right=second))]
     return [
         ("RM706", Difference(field=name, at=0, left=one, right=other))
         for name, (one, other) in undecided_fields(ours, theirs).items()
