@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from socket import socket
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from rankmuster.errors import MusterError
 from rankmuster.transport.framing import Frame
@@ -156,8 +156,11 @@ class Transport(Protocol):
     """A way to carry a bring-up that another library owns: MPI, a store, the threads of a process.
 
     It knows which of `processes` we are (`process`), and makes endpoints that reach the others; the
-    address of a process is its number.
+    address of a process is its number. Where `must_stay`, a command that follows the muster runs
+    below this process, which may not become another.
     """
+
+    must_stay: ClassVar[bool]
 
     @property
     def process(self) -> int:
@@ -170,8 +173,11 @@ class Transport(Protocol):
     def open(self, me: Identity, epoch: int, deadline: Deadline) -> Connections:
         """An endpoint for the *epoch*-th bring-up of this process; all count alike."""
 
-    def leave(self) -> None:
-        """End our part in that library, before this process becomes another or ends."""
+    def leave(self, code: int) -> None:
+        """End our part in that library, before this process becomes another or exits with *code*.
+
+        Where the others do not come so far, it may end the whole job with *code*.
+        """
 
 
 class Channel(Protocol):

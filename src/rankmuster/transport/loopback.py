@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from typing import ClassVar
 
 from rankmuster.errors import LocalProtocolError
 from rankmuster.transport.base import Deadline, Identity
@@ -66,6 +67,8 @@ class Loopback:
 class LoopbackTransport:
     """One process's part in a `Loopback` (see `base.Transport`)."""
 
+    must_stay: ClassVar[bool] = True
+
     def __init__(self, world: Loopback, process: int) -> None:
         self.process, self.processes = process, world.processes
         self._world = world
@@ -76,7 +79,7 @@ class LoopbackTransport:
         self._world.begin(self.process, epoch)
         return CarriedEndpoint(LoopbackCarrier(self._world, self.process, epoch), me, epoch)
 
-    def leave(self) -> None:
+    def leave(self, code: int) -> None:
         """Nothing to end."""
 
 

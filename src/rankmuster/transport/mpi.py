@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 from rankmuster.census import margin_s
 from rankmuster.errors import LocalProtocolError, MissingPackage, PeerLost
@@ -38,6 +38,8 @@ class MpiTransport:
     ends with a line about it at *deadline*. Raises `MissingPackage`.
     """
 
+    must_stay: ClassVar[bool] = True
+
     def __init__(self, comm: Any = None, *, deadline: Deadline) -> None:
         self._mpi = _initialised(deadline)
         self._comm = self._mpi.COMM_WORLD if comm is None else comm
@@ -49,7 +51,7 @@ class MpiTransport:
         late = deadline.at - 2 * margin_s(deadline.whole_s)
         return CarriedEndpoint(MpiCarrier(self._mpi, self._comm, late), me, epoch)
 
-    def leave(self) -> None:
+    def leave(self, code: int) -> None:
         """Finalise MPI once all are here to do so; otherwise abort the job, which cannot go on."""
         wait_s = LEAVE_S * (1 if self.process == 0 else 2)
         with _mapped(self._mpi, "MPI's end"):
@@ -60,7 +62,7 @@ class MpiTransport:
                     self._mpi.Finalize()
                     return
                 if time.monotonic() > until:
-                    self._comm.Abort(1)
+                    self._comm.Abort(code or 1)
                 time.sleep(pause_s)
 
 

@@ -13,7 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 from rankmuster.errors import LocalProtocolError, MissingPackage, MusterError, PeerLost
 from rankmuster.status import Status
@@ -43,6 +43,8 @@ class StoreTransport:
 
     *name* keeps apart what different jobs, or attempts of one job, put into the same store.
     """
+
+    must_stay: ClassVar[bool] = False
 
     def __init__(self, store: Any, process: int, processes: int, name: str = "0") -> None:
         self.process, self.processes = process, processes
@@ -77,7 +79,7 @@ class StoreTransport:
         errors = {torch.DistError: PeerLost}  # whatever it is, nobody can be reached any more
         return CarriedEndpoint(StoreCarrier(store, self.process, self.processes, errors), me, epoch)
 
-    def leave(self) -> None:
+    def leave(self, code: int) -> None:
         """The store is its owner's to end."""
 
 
