@@ -12,6 +12,7 @@ from rankmuster.formats.hlo import read, sniff
 from rankmuster.program import Branch, Loop
 
 CONTROL = "control-predecessors={{{1}}}"
+FLAT = "channel_id=1, use_global_device_ids=true"
 EIGHT = "[1,8]<=[8]"
 
 
@@ -164,10 +165,18 @@ two {
         (
             [
                 "i = f32[] partition-id()",
-                "s = f32[] all-reduce(i), replica_groups=[1,8]<=[8], to_apply=add",
+                "s = f32[] all-reduce(i), replica_groups=[1,8]<=[8], to_apply=add, " + FLAT,
                 "k = pred[] convert(s)",
             ],
             "data",
+        ),
+        (
+            [
+                "i = f32[] partition-id()",
+                "s = f32[] all-reduce(i), replica_groups=[2,4]<=[8], to_apply=add, " + FLAT,
+                "k = pred[] convert(s)",
+            ],
+            "rank",
         ),
     ],
 )

@@ -90,6 +90,14 @@ class OpBuilder:
             source=self._sources.of(collective.metadata) if collective.metadata else "",
         )
 
+    def same_everywhere(self) -> set[int]:
+        """Where the ops start whose result is one and the same on all devices."""
+        kinds = (OpKind.ALL_REDUCE, OpKind.ALL_GATHER, OpKind.BROADCAST)
+        whole = {
+            n for n, groups in enumerate(self.table.replica_groups) if len(groups.members) == 1
+        }
+        return {start for start, op in self.ops.items() if op.kind in kinds and op.group in whole}
+
     def set_of(self, collective: Collective) -> tuple[int, int | None]:
         """(id, size of a group) of the set that *collective* names; checks it when first seen."""
         form = collective.form

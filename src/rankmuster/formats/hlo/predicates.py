@@ -1,19 +1,18 @@
 """What decides a branch: the rank, or data that all ranks share.
 
 Follows the predicate back through operands, tuples and calls to partition-id, replica-id and
-infeed. An all-reduce or all-gather over one group of everybody gives all ranks the same, so it
-ends the search. Parameters of ENTRY count as shared.
+infeed. A collective that gives all devices the same value ends the search. Parameters of ENTRY
+count as shared.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from rankmuster.formats.hlo.calls import Call
-from rankmuster.formats.hlo.collective import Collective
 from rankmuster.formats.hlo.cones import callees
 from rankmuster.formats.hlo.graph import Graph, Graphs
 from rankmuster.formats.hlo.module import Module
@@ -33,27 +32,23 @@ class Decided:
 
 
 class Predicates:
-    """Answers for the conditionals of one module."""
+    """Answers for the conditionals of one module.
+
+    *shared* are the collectives, by where they start, whose result is one on all devices.
+    """
 
     def __init__(
         self,
         module: Module,
         graphs: Graphs,
         calls: Iterable[Call],
-        collectives: Mapping[int, list[Collective]],
+        shared: Container[int],
     ) -> None:
-        self._module, self._graphs = module, graphs
+        self._module, self._graphs, self._shared = module, graphs, shared
         self._callers: dict[int, list[Call]] = defaultdict(list)
         for call in calls:
             for callee in call.callees:
                 self._callers[callee].append(call)
-        self._shared = {
-            (place, c.name)
-            for place, found in collectives.items()
-            for c in found
-            if c.form.groups is not None
-            and (c.form.groups.everybody or len(c.form.groups.groups) == 1)
-        }
 
     def of(self, call: Call) -> Decided:
         """What decides the conditional *call*."""
@@ -87,8 +82,7 @@ class Predicates:
             return [(where, need, path[1:]) for need in needs[path[0] : path[0] + 1]]
         if opcode in (b"while", b"call", b"fusion", b"conditional"):
             return self._through(graph, where, place, path)
-        instruction_name = self._name(graph, place)
-        if (where, instruction_name) in self._shared:
+        if self._start_of(graph, place) in self._shared:
             return []
         # Elementwise and all else: every operand may show in every part.
         return [(where, need, ()) for need in needs]
@@ -130,5 +124,6 @@ class Predicates:
                 found.append((call.callees[-1], self._graphs.of(call.callees[-1]).root, path))
         return found
 
-    def _name(self, graph: Graph, place: int) -> bytes:
-        return graph.instruction(place).name if graph.opcodes[place].startswith(b"all-") else b""
+    def _start_of(self, graph: Graph, place: int) -> int:
+        # A graph's starts may include the blanks before an instruction.
+        return graph.instruction(place).start if b"-" in graph.opcodes[place] else -1

@@ -24,7 +24,7 @@ from rankmuster.formats.hlo.pairs_of_sends import Done, check_consumers, check_d
 from rankmuster.formats.hlo.predicates import Predicates
 from rankmuster.formats.hlo.scanner import Text, malformed
 from rankmuster.formats.hlo.sites import CALLERS, DONES, scan
-from rankmuster.program import POINT_TO_POINT, Branch, Loop, Node, Op, Program
+from rankmuster.program import POINT_TO_POINT, Branch, Loop, Node, Program
 
 MAX_PLACES = 1 << 22  # ops after calls are written out
 MAX_NESTING = 100  # loops and branches within each other
@@ -67,7 +67,7 @@ class Reader:
         build = OpBuilder(self._module, known, self._notes)
         for collective in self._signing_order(orders):
             build.op(collective)
-        nodes = self._nodes(reached, orders, build.ops)
+        nodes = self._nodes(reached, orders, build)
         self._check(reached, orders, known)
         for place in sorted(self._collectives.keys() - orders.keys()):
             for collective in self._collectives[place]:
@@ -153,19 +153,19 @@ class Reader:
                 stack.pop()
 
     def _nodes(
-        self, reached: list[int], orders: dict[int, list[Site]], ops: dict[int, Op]
+        self, reached: list[int], orders: dict[int, list[Site]], build: OpBuilder
     ) -> tuple[Node, ...]:
         """The nodes of ENTRY, with those of every computation put in where it is called."""
         nodes: dict[int, tuple[Node, ...]] = {}
         places: dict[int, int] = {}
         depth: dict[int, int] = {}
-        predicates = Predicates(self._module, self._graphs, self._calls, self._collectives)
+        predicates = Predicates(self._module, self._graphs, self._calls, build.same_everywhere())
         for place in reached:
             mine: list[Node] = []
             count, deepest = 0, 0
             for site in orders[place]:
                 if isinstance(site, Collective):
-                    op = ops.get(site.start)
+                    op = build.ops.get(site.start)
                     if op is not None:
                         mine.append(op)
                         count += op.places
