@@ -9,20 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from rankmuster.abi.layout import Layout, Member
 
 FOLDED_ABOVE_BYTES = 256  # a larger struct that is all zero takes one row
 HEX_SHOWN_BYTES = 64
-
-
-class Image(Protocol):
-    """Bytes, or a mapped file."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, part: slice, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +36,17 @@ class Row:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def rows(layout: Layout, image: Image, *, start: int = 0, whole: bool = False) -> Iterator[Row]:
-    """The members of the struct that begins at byte *start* of *image*.
+def rows(layout: Layout, image: bytes, *, whole: bool = False) -> Iterator[Row]:
+    """The members of the struct that *image* begins with, or that it holds a part of.
 
     Zero elements of arrays of structs, and large zero structs, fold into one row unless *whole*.
     """
-    yield from _Reader(image=image, whole=whole).members(layout, start, "")
+    return _Reader(image=image[: layout.size], whole=whole).members(layout, 0, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reader:
-    image: Image
+    image: bytes
     whole: bool
 
     def members(self, layout: Layout, base: int, prefix: str) -> Iterator[Row]:

@@ -40,7 +40,7 @@ def decode(struct: str | None, file: str | None, *, at: int, whole: bool) -> int
         Output.current().answer(layout_text(layout), layout_json(layout))
         return 0
     with contents(file) as image:
-        found = list(rows(layout, image, start=at, whole=whole))
+        found = list(rows(layout, image[at : at + layout.size], whole=whole))
         held = max(len(image) - at, 0)
     note = fit(layout, held)
     Output.current().answer(

@@ -99,10 +99,3 @@ def test_zero_elements_fold() -> None:
     assert "channels[5].id" in folded
     whole = [row.field for row in rows(layout, bytes(image), whole=True)]
     assert "channels[31].drv_channel" in whole
-
-
-def test_a_struct_may_begin_anywhere() -> None:
-    """`start` says where in a larger dump the struct lies; offsets count from its beginning."""
-    image = b"junk" + struct.pack("<4i", 1, 2, 3, 4) + bytes(8)
-    found = {row.field: row.value for row in rows(STRUCTS["enc_peer_info"], image, start=4)}
-    assert (found["neuron_dev"], found["pod_node_id"]) == (1, 4)
