@@ -15,6 +15,7 @@ from rankmuster.status import Status
 
 MIB = 1 << 20
 U32 = 0xFFFF_FFFF
+NO, YES = False, True
 PREFIXES = ("NEURON_RT_", "RANKMUSTER_")
 
 
@@ -103,12 +104,12 @@ VARIABLES: tuple[Variable, ...] = (
              "physical cores of a logical one (LNC)"),
     Variable("NEURON_LOGICAL_NC_CONFIG", "uint", None, number(1, 2),
              "the same, by the name that tools and frameworks use"),
-    Variable("NEURON_RT_VALIDATE_HASH", "bool", False, truth, "check the hash of a NEFF"),
+    Variable("NEURON_RT_VALIDATE_HASH", "bool", NO, truth, "check the hash of a NEFF"),
     Variable("NEURON_RT_FAKE_INSTANCE_TYPE", "name", "trn2.48xlarge", str,
              "the server that this machine plays", documented=False),
     Variable("NEURON_RT_ULTRASERVER_MODE", "uint", 0, number(0, 4),
              "what of a pod the job uses: 0 unset, 1 X4, 2 X2H, 3 X2V, 4 X1", documented=False),
-    Variable("NEURON_RT_ULTRASERVER_SINGLE_NODE", "bool", False, truth,
+    Variable("NEURON_RT_ULTRASERVER_SINGLE_NODE", "bool", NO, truth,
              "no pod, whatever the mode says", documented=False),
     Variable("NEURON_RT_ULTRASERVER_NODE_ID", "uint", None, number(0, U32),
              "this server's place in its pod; unset for no pod", documented=False),
@@ -116,10 +117,10 @@ VARIABLES: tuple[Variable, ...] = (
              "the pod itself (reservation id)", documented=False),
     Variable("NEURON_RT_DBG_VIRTUAL_SERVER_SIZE", "uint", 0, number(0, U32),
              "devices of a virtual server; must divide the world", documented=False),
-    Variable("NEURON_RT_DBG_CC_CHECK_SIGS", "bool", True, truth,
+    Variable("NEURON_RT_DBG_CC_CHECK_SIGS", "bool", YES, truth,
              "compare signatures before a communicator forms; alike in all processes",
              documented=False),
-    Variable("NEURON_RT_DBG_CC_SORT_RG", "bool", False, truth,
+    Variable("NEURON_RT_DBG_CC_SORT_RG", "bool", NO, truth,
              "sort the members of replica groups", documented=False),
     Variable("NEURON_RT_CC_CHANNEL_BUFFER_N", "uint", 8, number(1, 32),
              "chunks of a channel buffer", documented=False),

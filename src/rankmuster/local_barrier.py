@@ -16,7 +16,8 @@ import stat
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b
@@ -164,12 +165,16 @@ class LocalBarrier:
     # meeting
 
     def meet(self, deadline: Deadline) -> None:
-        """Listen for those below me and reach the one above me. Raises as `wait` does."""
+        """Listen for those below me, reach the one above me, then wait once. Raises as `wait` does.
+
+        Without the wait a member could come and leave before others have seen it.
+        """
         if self._below:
             self._listen()
         if self.plan.parent is not None:
             self._reach(self.plan.parent, deadline)
         self._await(lambda: self._below - self._links.keys(), deadline)
+        self.wait(deadline)
 
     def _listen(self) -> None:
         path = self.handles[self.plan.me]
@@ -182,7 +187,7 @@ class LocalBarrier:
         except OSError as error:
             listener.close()
             raise OutOfResources(f"cannot listen at {path}: {error.strerror}") from error
-        listener.setblocking(False)
+        listener.settimeout(0.0)
         self._listener = listener
         self._selector.register(listener, selectors.EVENT_READ)
 
@@ -203,7 +208,7 @@ class LocalBarrier:
         self._say(parent, Word.GO, self.plan.me)  # who I am
 
     def _adopt(self, link: socket.socket) -> None:
-        link.setblocking(False)
+        link.settimeout(0.0)
         self._inbox[link] = bytearray()
         self._selector.register(link, selectors.EVENT_READ)
 
@@ -214,7 +219,7 @@ class LocalBarrier:
         with contextlib.suppress(OSError):  # its end-of-file says more
             self._links[device].send(FRAME.pack(word, about))
 
-    def _await(self, missing_now: Callable[[], Set[int]], deadline: Deadline) -> None:
+    def _await(self, missing_now: Callable[[], AbstractSet[int]], deadline: Deadline) -> None:
         while missing := missing_now():
             if deadline.passed:
                 self._end(Word.LATE, min(missing), _late(min(missing), deadline, missing))

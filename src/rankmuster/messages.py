@@ -60,9 +60,7 @@ NO_MAPPING = Message(
     "global comm failed to mmap memory for the semaphore increment value buffer",
 )
 POD_TYPE = Message("enc_init_global_comm", "Invalid pod_type: %u")
-POD_NODE = Message(
-    "enc_init_global_comm", "Invalid pod_node_id: %u (pod_size: %u) pod_type:%d"
-)
+POD_NODE = Message("enc_init_global_comm", "Invalid pod_node_id: %u (pod_size: %u) pod_type:%d")
 NOT_REGISTERED = Message("enc_init_global_comm", "failed to set global comm")
 
 # enc_validate_global_comm (S0 §6)
@@ -95,9 +93,7 @@ GROUP_RANK = Message(
 NOT_RECEIVED = Message(
     "validate_rg_signature", "failed to receive signature validation result from %d: %s"
 )
-NOT_SENT = Message(
-    "validate_rg_signature", "failed to send signature validation result to %d: %s"
-)
+NOT_SENT = Message("validate_rg_signature", "failed to send signature validation result to %d: %s")
 MISMATCH = Message(
     "get_nccl_comm",
     "[gid: %u] failed signature validation: %s: mismatched collectives between the peers",

@@ -79,7 +79,9 @@ def node_from(settings: Settings) -> Node:
     core_size = settings.core_size or instance.core_sizes[0]
     if core_size not in instance.core_sizes:
         allowed = ", ".join(map(str, sorted(instance.core_sizes)))
-        raise BadSetting(f"{instance.name} has no logical-core size {core_size}", fix=f"use {allowed}")
+        raise BadSetting(
+            f"{instance.name} has no logical-core size {core_size}", fix=f"use {allowed}"
+        )
     layout = VirtualLayout(
         driver=silicon(instance.generation).driver, core_size=core_size, chips=instance.chips
     )
@@ -112,7 +114,9 @@ def driver_from(settings: Settings, pod_type: PodType, pod_nodes: int) -> Driver
     if node is None or settings["NEURON_RT_ULTRASERVER_SINGLE_NODE"] or pod_type is PodType.NONE:
         return Driver()
     seat = Seat(node=node, size=pod_nodes, serial=settings["NEURON_RT_ULTRASERVER_SERVER_ID"])
-    if pod_type is PodType.P2P and node < pod_nodes:  # a seat out of range is refused later, by name
+    if (
+        pod_type is PodType.P2P and node < pod_nodes
+    ):  # a seat out of range is refused later, by name
         seat = view(seat, PodMode(settings["NEURON_RT_ULTRASERVER_MODE"]))
     if seat == ALONE:
         return Driver()

@@ -92,7 +92,7 @@ class CommunicatorPool:
     def acquire(
         self, node: CommNode, build: Callable[[CommNode], None], reuse: Callable[[CommNode], None]
     ) -> CommNode:
-        """The pooled node like *node*, after *reuse* has had its say, or *node* once *build* made it.
+        """The pooled node like *node* once *reuse* has had its say, or *node* once *build* made it.
 
         A node that fails to build leaves nothing behind (facts D24); a hit that fails counts for
         nothing (D19). Raises what they raise, and `PoolExhausted` beyond the streams there are.
@@ -113,7 +113,7 @@ class CommunicatorPool:
         return node
 
     def release(self, node: CommNode) -> bool:
-        """Give one reference back; whether it was the last, and the caller must destroy the node."""
+        """Give one reference back; True for the last: the caller then destroys the node."""
         if self._nodes.get((node.stream_id, node.key)) is not node or node.refcnt < 1:
             raise InvariantError(f"a node with {node.refcnt} references is released once too often")
         node.refcnt -= 1

@@ -1,4 +1,4 @@
-"""The boundary itself: eight calls, and the driver that runs a protocol's steps over two of them."""
+"""The boundary: eight calls, and the driver that runs a protocol's steps over two of them."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class CommRequest:
     parent: Any = None
     unique_id: bytes = b""
     root_comm_id: str = ""
+    disable_graph: bool = False
 
 
 class Nccom(Protocol):

@@ -45,7 +45,8 @@ class Links:
         self._check(peer)
         handle = self._way_to(peer)
         self.endpoint.send(handle, Frame(Kind.CALLER, frame, source=self.me, destination=peer))
-        if not self._pump(lambda: self.endpoint.idle or peer in self._lost, deadline.at):
+        self._turn(0.0)  # mostly it is gone at once, and then nothing would wake a longer wait
+        if not self._pump(lambda: self.endpoint.idle() or peer in self._lost, deadline.at):
             raise self._late(peer, deadline)
         self._check(peer)
 
@@ -68,7 +69,8 @@ class Links:
 
     def drain(self, deadline: Deadline) -> None:
         """Write out what is queued, for a second at most: peers wait for it."""
-        self._pump(lambda: self.endpoint.idle, min(deadline.at, time.monotonic() + DRAIN_S))
+        self._turn(0.0)
+        self._pump(self.endpoint.idle, min(deadline.at, time.monotonic() + DRAIN_S))
 
     def close(self) -> None:
         """Write out what is queued, then close every connection; closing twice is fine."""

@@ -181,23 +181,23 @@ def _no(links: Links, roll: Roll) -> MusterError:
 
 
 def _be_counted(links: Links, mine: Hello, root_address: str, deadline: Deadline) -> Table:
-    handle = _dial(links, mine, root_address)
-    joined = False
-    while not deadline.passed:
+    handle, joined, answer = _dial(links, mine, root_address), False, b""
+    while not answer and not deadline.passed:
         for event in links.endpoint.poll(deadline.remaining()):
             match event:
                 case Received(by, frame) if by == handle and frame.kind is Kind.PLAN:
-                    links.device_of[handle] = ROOT
-                    return _read(frame.payload)
+                    links.device_of[handle], answer = ROOT, frame.payload
                 case Joined(by) if by == handle:
                     joined = True
                 case Lost(by, why) if by == handle and OTHER_CONTEXT in why:
                     time.sleep(PAUSE_S)
                     handle = _dial(links, mine, root_address)
-                case Lost(by, why) if by == handle:
+                case Lost(by, why) if by == handle and not answer:
                     raise PeerLost(f"the root at {root_address} was lost: {why}")
                 case _:  # from a peer that was answered before us
                     links.take(event)
+    if answer:
+        return _read(answer)
     silent = "answered, but not everybody came" if joined else "was not there"
     raise DeadlineExceeded(
         f"the root at {root_address} {silent} within {deadline.whole_s:g} s",

@@ -86,7 +86,12 @@ class OurNccom:
             cluster_id=parent.info.cluster_id,
             epoch=parent.info.epoch,
         )
-        return OurComm(request=request, links=parent.links, info=info)
+        return OurComm(
+            request=request,
+            links=parent.links,
+            info=info,
+            graph_built=not request.disable_graph,
+        )
 
     def bootstrap_send(self, comm: OurComm, peer: int, frame: bytes, deadline: Deadline) -> None:
         """Hand a frame over; returns once it has left."""

@@ -57,7 +57,8 @@ def read_private(path: str) -> bytes:
                 raise BadSetting(f"RANKMUSTER_SECRET_FILE={path!r} is not a file of this user")
             if status.st_mode & 0o077:
                 raise BadSetting(
-                    f"RANKMUSTER_SECRET_FILE={path!r} can be read by others", fix=f"chmod 600 {path}"
+                    f"RANKMUSTER_SECRET_FILE={path!r} can be read by others",
+                    fix=f"chmod 600 {path}",
                 )
             return file.read(AT_MOST).strip()
     except OSError as error:

@@ -114,7 +114,9 @@ class SharedNccom:
         """Free it."""
         self._call("neuronFreeComm", comm)
 
-    def _call(self, symbol: str, *arguments: Any, kind: type[PeerLost | SetupFailed] = SetupFailed) -> None:
+    def _call(
+        self, symbol: str, *arguments: Any, kind: type[PeerLost | SetupFailed] = SetupFailed
+    ) -> None:
         if symbol not in self._calls:
             raise SetupFailed(f"libnccom {self.name!r} lacks {symbol}")
         try:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from typing import Any
+from types import TracebackType
+from typing import Any, Protocol
 
 from rankmuster import messages
 from rankmuster.arch.layout import VirtualCore
 from rankmuster.errors import (
     BadArgument,
     MusterError,
-    OutOfOrder,
     SetupFailed,
     Uninitialized,
     WorldMismatch,
@@ -34,7 +33,25 @@ from rankmuster.worlds.identity import U32, Identity, check_pod, virtual_server_
 MAX_CONTEXTS = 2  # ENCD_MAX_CONTEXTS: 0 programs, 1 the user's own calls
 MAX_DEVICES = 256  # NEC_MAX_DEVICES
 
-Lock = AbstractContextManager[Any]
+
+class Lock(Protocol):
+    """What a lock does here."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 as `threading.Lock`
+        """Take it, or not within *timeout* seconds."""
+
+    def release(self) -> None:
+        """Give it back."""
+
+    def __enter__(self) -> bool: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+        /,
+    ) -> None: ...
 
 
 class WorldRegistry:
@@ -102,7 +119,7 @@ class WorldRegistry:
         return self._worlds.get((nec_dev, ctx_id))
 
     def set(self, nec_dev: int, ctx_id: int, world: GlobalComm) -> None:
-        """Register a world (`encd_set_global_comm`). Raises `SetupFailed` where there is no slot."""
+        """Register a world (`encd_set_global_comm`). Raises `SetupFailed` without a free slot."""
         if not 0 <= nec_dev < MAX_DEVICES or (nec_dev, ctx_id) in self._worlds:
             raise SetupFailed(messages.NOT_REGISTERED())
         self._worlds[nec_dev, ctx_id] = world
@@ -264,9 +281,3 @@ def check_device(g_device_id: int, g_device_cnt: int) -> None:
             f"global device id {g_device_id} is not in a world of {g_device_cnt}",
             fix=f"ids run from 0 to {g_device_cnt - 1}",
         )
-
-
-def require_order(condition: object, what: str, fix: str) -> None:
-    """Raise `OutOfOrder` unless the *condition* holds."""
-    if not condition:
-        raise OutOfOrder(what, fix=fix)

@@ -1,0 +1,236 @@
+"""From a group to its communicator: agree, take or make the node, bind it (S0 §5)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+
+from rankmuster import messages
+from rankmuster.environment import Settings
+from rankmuster.errors import (
+    DeadlineExceeded,
+    InvariantError,
+    MusterError,
+    NotAgreed,
+    PeerLost,
+    RemoteProtocolError,
+    SetupFailed,
+)
+from rankmuster.libnccom.boundary import CommRequest, Nccom, drive
+from rankmuster.local_barrier import open_barrier
+from rankmuster.nrt.groups import ReplicaGroupRecord
+from rankmuster.nrt.streams import StreamMap
+from rankmuster.pool import CommNode, check_stream, pool_key
+from rankmuster.protocol.bootstrap import bootstrap, broadcast_ticket, refuse
+from rankmuster.protocol.frames import NO_UNIQUE_ID, pack_ticket, unpack_ticket
+from rankmuster.protocol.refusal import GroupRefused
+from rankmuster.protocol.steps import Steps
+from rankmuster.transport.base import Deadline
+from rankmuster.worlds.global_comm import GlobalComm, GroupComm
+from rankmuster.worlds.setup import destroy, peer_info, places
+
+KEPT = (PeerLost, DeadlineExceeded, RemoteProtocolError)
+"""What a group's refusal was caused by decides its status; anything else is a plain no."""
+
+
+def nccl_init_comm(  # noqa: PLR0917 one of each
+    world: GlobalComm,
+    record: ReplicaGroupRecord,
+    streams: StreamMap,
+    nccom: Nccom,
+    settings: Settings,
+    deadline: Deadline,
+) -> GroupComm:
+    """The communicator of a group, bound to its stream where the group posts ops.
+
+    One without ops is bootstrapped all the same, and stays unbound (facts D26).
+    """
+    stream_id = streams.resolve(record.group_id, record.num_ops)
+    node = get_nccl_comm(
+        world, record, stream_id, nccom, deadline, disable_graph=record.num_ops == 0
+    )
+    comm = GroupComm(nccl_comm_node=node, ci=nccom.comm_info(node.nccl_comm))
+    comm.nr_channel_chunks, comm.chunk_size = nccl_setup_comm(settings)
+    if record.num_ops > 0:
+        comm.id, comm.stream_id = record.group_id, stream_id
+    return comm
+
+
+def nccl_setup_comm(settings: Settings) -> tuple[int, int]:
+    """How many chunks a channel has, and their size in bytes."""
+    return settings["NEURON_RT_CC_CHANNEL_BUFFER_N"], settings["NEURON_RT_CC_CHUNK_SIZE"]
+
+
+def get_nccl_comm(
+    world: GlobalComm,
+    record: ReplicaGroupRecord,
+    stream_id: int,
+    nccom: Nccom,
+    deadline: Deadline,
+    *,
+    disable_graph: bool,
+) -> CommNode:
+    """The node of a group's bootstrap participants: pooled, or made now.
+
+    The caller holds the core's set-up lock. Unlike the original's, a hit checks the signatures too:
+    what it saves is a new id, the library's own set-up and the local barrier. Raises `NotAgreed`
+    where they differ, `PeerLost` and `DeadlineExceeded` where somebody did not take part.
+    """
+    check_stream(stream_id)
+    node = CommNode(
+        key=pool_key(record.bootstrap_participants, record.rank_n),
+        stream_id=stream_id,
+        context_id=world.identity.ctx_id,
+        disable_graph=disable_graph,
+    )
+    build = partial(_build, world, record, nccom, deadline)
+    reuse = partial(_reuse, world, record, nccom, deadline, disable_graph=disable_graph)
+    return world.pool.acquire(node, build, reuse)
+
+
+def release(world: GlobalComm, node: CommNode, nccom: Nccom) -> None:
+    """Give a group's share in a node back; the last one destroys it (`free_nccl_comm_node`)."""
+    if world.pool.release(node):
+        destroy(node, nccom)
+
+
+def _build(
+    world: GlobalComm,
+    record: ReplicaGroupRecord,
+    nccom: Nccom,
+    deadline: Deadline,
+    node: CommNode,
+) -> None:
+    node.unique_id = agree(world, record, b"", nccom, deadline)
+    try:
+        _init(world, record, nccom, deadline, node)
+    except BaseException:
+        destroy(node, nccom)
+        raise
+
+
+def _init(
+    world: GlobalComm,
+    record: ReplicaGroupRecord,
+    nccom: Nccom,
+    deadline: Deadline,
+    node: CommNode,
+) -> None:
+    parent, ci = world.comm.nccl_comm_node, world.comm.ci
+    assert parent is not None, "a world is set up before its groups"
+    assert ci is not None
+    me = peer_info(world.identity)
+    request = CommRequest(
+        participants=record.bootstrap_participants,
+        rank=record.bootstrap_rank,
+        me=me,
+        context=world.identity.ctx_id,
+        parent=parent.nccl_comm,
+        unique_id=node.unique_id,
+        disable_graph=node.disable_graph,
+    )
+    try:
+        node.nccl_comm = nccom.init_comm(request, deadline)
+    except MusterError as error:
+        what = messages.NO_COMM(node.stream_id, record.group_id)
+        raise SetupFailed(what, fix=str(error)) from error
+    name = node.unique_id + node.stream_id.to_bytes(4, "little")
+    try:
+        here = places(ci, me, record.bootstrap_participants)
+        node.use_barrier(open_barrier(name, here, me.device, deadline))
+    except MusterError as error:
+        kind = DeadlineExceeded if isinstance(error, DeadlineExceeded) else SetupFailed
+        raise kind(messages.NO_LOCAL_BARRIER(), fix=str(error)) from error
+
+
+def _reuse(
+    world: GlobalComm,
+    record: ReplicaGroupRecord,
+    nccom: Nccom,
+    deadline: Deadline,
+    node: CommNode,
+    *,
+    disable_graph: bool,
+) -> None:
+    unique_id = agree(world, record, node.unique_id, nccom, deadline)
+    if unique_id != node.unique_id:
+        raise NotAgreed(
+            f"group {record.group_id}: this process holds a communicator that others made anew",
+            fix="load and unload the same programs in every process",
+        )
+    if node.disable_graph and not disable_graph:  # one way (facts D20)
+        nccom.build_graph(node.nccl_comm)
+        node.disable_graph = False
+
+
+def agree(
+    world: GlobalComm, record: ReplicaGroupRecord, known_id: bytes, nccom: Nccom, deadline: Deadline
+) -> bytes:
+    """Compare signatures up the binary tree, hear the verdict and the id down the hypercube.
+
+    Without `check_sigs` nothing goes up and every verdict is yes (facts D15).
+    """
+    rank, size = record.bootstrap_rank, record.rank_n
+    if not 0 <= rank < size:
+        raise InvariantError(messages.GROUP_RANK(rank, size))
+    unique_id, no = NO_UNIQUE_ID, None
+    if rank == 0:
+        try:
+            tag = messages.UNIQUE_ID_TAG()
+            unique_id = known_id or nccom.get_unique_id(size, tag)
+        except MusterError as error:
+            no = SetupFailed(messages.NO_UNIQUE_ID(), fix=str(error))
+            no.__cause__ = error
+    parent = world.comm.nccl_comm_node
+    assert parent is not None, "a world is set up before its groups"
+    steps = (
+        bootstrap(rank, size, record.signature, unique_id, no)
+        if world.identity.check_sigs
+        else unchecked(rank, size, unique_id, no)
+    )
+    try:
+        return drive(steps, nccom, parent.nccl_comm, record.bootstrap_participants, deadline)
+    except GroupRefused as refused:
+        raise _refusal(record, refused) from refused
+
+
+def refuse_group(
+    world: GlobalComm,
+    record: ReplicaGroupRecord,
+    no: MusterError,
+    nccom: Nccom,
+    deadline: Deadline,
+) -> None:
+    """Say no to a group in which others may wait for us: every frame owed, every flag false."""
+    rank, size = record.bootstrap_rank, record.rank_n
+    parent = world.comm.nccl_comm_node
+    assert parent is not None, "a world is set up before its groups"
+    steps = (
+        refuse(rank, size, no)
+        if world.identity.check_sigs
+        else unchecked(rank, size, NO_UNIQUE_ID, no)
+    )
+    with suppress(MusterError):  # the reason is known already
+        drive(steps, nccom, parent.nccl_comm, record.bootstrap_participants, deadline)
+
+
+def unchecked(rank: int, size: int, unique_id: bytes, no: MusterError | None) -> Steps[bytes]:
+    """The second half of a bootstrap alone. Raises `NotAgreed` where the root had no id."""
+    mine = pack_ticket(unique_id, agrees=no is None)
+    ticket, heard = yield from broadcast_ticket(rank, size, mine)
+    unique_id, agrees = unpack_ticket(ticket)
+    if no or heard:
+        raise no or heard or InvariantError("unreachable")
+    if not agrees:
+        raise GroupRefused(f"rank {rank} of {size} was told no", hearsay=True)
+    return unique_id
+
+
+def _refusal(record: ReplicaGroupRecord, refused: GroupRefused) -> MusterError:
+    cause = refused.__cause__
+    if isinstance(cause, KEPT):
+        return type(cause)(f"group {record.group_id}: {cause.what}", fix=cause.fix)
+    return NotAgreed(
+        messages.MISMATCH(record.group_id, refused.what),
+        fix="compare the programs with 'rankmuster check'",
+    )
