@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rankmuster.testing.contract import check_transport as check_transport
 from rankmuster.testing.simulate import replay as replay
 from rankmuster.testing.simulate import simulate as simulate
 from rankmuster.testing.simulation import Deadlock as Deadlock
