@@ -159,7 +159,7 @@ class BringUp:
         answer = board.closing.outcome[CLOSING_KEY, board.seat]
         assert isinstance(answer, Answer)
         board.answered = True
-        yield from board.drain()
+        yield from board.finish()
         self.watch.mark("closing")
         if not answer.go:
             # Who loses the root leaves. That others then see it go is no cause.

@@ -20,6 +20,7 @@ from rankmuster.copies import ProgramCopy
 from rankmuster.errors import InvalidProgram, UnreadableInput, UnsupportedFormat, WorldMismatch
 from rankmuster.finding import Finding, finding
 from rankmuster.group import SubGroup
+from rankmuster.launch import engines
 from rankmuster.launch.base import Place
 from rankmuster.pairing import ledger
 from rankmuster.program import Program
@@ -28,7 +29,7 @@ from rankmuster.resolve import Resolved
 from rankmuster.root import is_suspect, pack_program
 from rankmuster.signature.canonical import content_digest
 from rankmuster.switchboard import Waits
-from rankmuster.transport.base import Deadline
+from rankmuster.transport.base import Deadline, Transport
 from rankmuster.verify import verify
 from rankmuster.version import VERSION
 from rankmuster.world import World
@@ -100,25 +101,38 @@ def muster(
     program: Program | Readable,
     *,
     deadline_s: float = DEADLINE_S,
+    engine: str | Transport = engines.AUTO,
     environ: Mapping[str, str] = os.environ,
 ) -> Session:
     """Join the world that this process was launched in, and return once all agree.
 
-    *program* is a `Program` or whatever `read` takes. Without a launcher this process is the whole
-    world. Raises `Disagreement`, which carries the report, if the answer is no, and what `read`
-    raises if there is no launcher. ValueError for a deadline that is not ahead.
+    *program* is a `Program` or whatever `read` takes. *engine* carries the messages: "tcp", "mpi",
+    "torch", a `Transport` of your own, or what fits the launcher. Without a launcher this process
+    is the whole world. Raises `Disagreement`, which carries the report, if the answer is no, what
+    `read` raises if there is no launcher, and `MissingPackage`, `PeerLost` or `BrokenLaunch` where
+    the engine cannot be had. ValueError for a deadline that is not ahead.
     """
     deadline = Deadline.after(deadline_s)
 
     def read_it() -> Program:
         return program if isinstance(program, Program) else read(program)
 
-    place = launch.place(environ)
+    place = _place(engine, environ, deadline)
     if place is None:
         known = read_it()
         place = alone(known)
         return join(place, lambda: known, deadline)
     return join(place, read_it, deadline, path=program if isinstance(program, str) else "")
+
+
+def _place(engine: str | Transport, environ: Mapping[str, str], deadline: Deadline) -> Place | None:
+    """Where we stand by whatever launched us; None where nothing did."""
+    if isinstance(engine, str):
+        name = engines.choose(engine, environ)
+        if name == engines.TCP:
+            return launch.place(environ)
+        engine = engines.connect(name, environ, deadline)
+    return engines.place_on(engine, environ)
 
 
 def alone(program: Program) -> Place:
@@ -216,7 +230,7 @@ def _card(up: BringUp, resolved: Resolved, problems: tuple[Finding, ...], path: 
         suspect=is_suspect(own),
         address=up.listen() if receives and place.processes > 1 else "",
         path=path,
-        findings=problems,
+        findings=(*place.findings, *problems),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import socket
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -107,6 +108,7 @@ class Switchboard:
         )
         self._say = say
         self._root_handle = OWN
+        self._door: socket.socket | None = None
         self._parked: list[Received] = []
         self._dialled: dict[int, int] = {}  # seat -> handle to send on
         self._inbound: dict[int, Identity] = {}  # handles of peers that send to us
@@ -118,8 +120,12 @@ class Switchboard:
             world = World(size=place.world_size, source="launcher")
             answer_by = self.deadline.at - margin_s(self.deadline.whole_s)
             self.root = Root(Census(world, VERSION, answer_by=answer_by), self.deadline.now())
-            if place.listener is not None:
-                self.endpoint.adopt(place.listener)
+            listener = place.open_door() if place.open_door else place.listener
+            if listener is not None:
+                self.endpoint.adopt(listener)
+                self._door = listener
+            for note in place.notes:
+                self._say(note)
             if place.deaths is not None:
                 self.endpoint.watch(place.deaths, self._hear_deaths)
         else:
@@ -156,7 +162,10 @@ class Switchboard:
         return tuple(found)
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection; what a caller's exchange still owes its peers goes out first."""
+        if self.groups_kind is Kind.CALLER:
+            self.groups_kind = Kind.GROUP
+            self._pump(Wait(self.endpoint.idle, self.deadline.now() + DRAIN_S))
         self.groups.close()
         self.closing.close()
         self.endpoint.close()
@@ -167,6 +176,16 @@ class Switchboard:
         """Write out what is queued: the root's answers must leave before the root does."""
         self._settle()
         yield Wait(self.endpoint.idle, min(self.deadline.at, self.deadline.now() + DRAIN_S))
+
+    def finish(self) -> Waits[None]:
+        """After the last answer: write it out, and let nobody in through the root's door any more.
+
+        Who comes now comes for the next muster, whose root may share that door with us.
+        """
+        yield from self.drain()
+        if self._door is not None and isinstance(self.endpoint, TcpEndpoint):
+            self.endpoint.deafen(self._door)
+            self._door = None
 
     def drive(self, steps: Waits[T]) -> T:
         """Carry out *steps* in this thread, and wait for whatever they wait for."""
@@ -305,6 +324,8 @@ class Switchboard:
             case Ask():
                 self.asked.append(message)
             case Plan():
+                if self.place.at_plan is not None:
+                    self.place.at_plan()
                 self.plan = message
                 self.answer_by = self.deadline.now() + message.answer_s
                 self._take_seats(message.neighbours)

@@ -12,6 +12,7 @@ from rankmuster.launch.fork import CannotFork, Family
 from rankmuster.launch.local import BrokenLaunch, spawn
 
 LAUNCHED = {
+    "RANKMUSTER_LAUNCHER": "local",
     "RANKMUSTER_ROOT": "127.0.0.1:1",
     "RANKMUSTER_PROCESS": "1",
     "RANKMUSTER_PROCESSES": "2",

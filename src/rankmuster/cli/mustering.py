@@ -11,8 +11,8 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import IO, NoReturn, TextIO
 
@@ -20,19 +20,23 @@ import click
 import msgspec
 
 from rankmuster.cli.output import Output, use_color
-from rankmuster.errors import MusterError
+from rankmuster.errors import MusterError, UnreadableInput
 from rankmuster.finding import finding
+from rankmuster.launch import engines, hand_on
 from rankmuster.launch.base import Place
-from rankmuster.launch.local import LocalWorld, attach, hand_on
-from rankmuster.load import read_path
+from rankmuster.launch.below import run_below
+from rankmuster.launch.local import LocalWorld, attach
+from rankmuster.load import process_path, read_path
 from rankmuster.load.files import shown
 from rankmuster.program import Program
 from rankmuster.report import Disagreement, Report
 from rankmuster.session import join
 from rankmuster.transport.base import Deadline
+from rankmuster.transport.watchdog import watchdog
 from rankmuster.world import World
 
 ENDED = b"."  # what a process without a report says before it ends or becomes the command
+STUCK_S = 5.0  # after the deadline, for what cannot be interrupted from inside
 LATE_S = 0.5  # for processes to end by themselves, once there is nothing left for them to do
 # What every child would import for itself, were it not here before the fork.
 FOR_CHILDREN = ("rankmuster.formats.json_program", "rankmuster.formats.hlo")
@@ -52,10 +56,12 @@ class Said(msgspec.Struct, frozen=True):
 class Muster:
     """What every process of this invocation is asked to do.
 
-    `paths` holds each process's program file, or `given` the program of all.
+    `program` is what the user named, `paths` the file of each process that is to start here, or
+    `given` the program of all. Under a launcher every process finds its own.
     """
 
-    paths: Mapping[int, str]
+    program: str
+    paths: Mapping[int, str] = field(default_factory=dict)
     given: Program | None = None
     deadline_s: float
     replicas: int | None = None
@@ -66,7 +72,8 @@ class Muster:
     def child(self, number: int, result: int) -> int:
         """One local process, from its start to its exit code: come up, report, become."""
         try:
-            report = self.come_up(attach(os.environ), Deadline.after(self.deadline_s))
+            place = attach(os.environ)
+            report = self.come_up(place, Deadline.after(self.deadline_s))
         except (MusterError, OSError) as error:  # without a result, the parent calls it a death
             self.say(f"process {number}: {error}")
             return 1
@@ -74,32 +81,41 @@ class Muster:
         with contextlib.suppress(BrokenPipeError):  # a parent that is gone wants nothing
             while said:
                 said = said[os.write(result, said) :]
-        return self.end(report)
+        return self.end(report, becoming(place))
 
     def come_up(self, place: Place, deadline: Deadline) -> Report:
         """Join the world at *place*; the report, whatever the answer."""
-        path = self.paths[place.process]
+        path = self.path_of(place.process)
 
         def read() -> Program:
             return self.given or read_path(
-                path,
+                path or process_path(self.program, place.process),
                 world=place.world_size,
                 replicas=self.replicas,
                 partitions=self.partitions,
             )
 
         try:
-            with join(place, read, deadline, path=shown(path), say=self.say) as session:
+            with join(
+                place, read, deadline, path=shown(path or self.program), say=self.say
+            ) as session:
                 return session.report
         except Disagreement as no:
             return no.report
 
-    def end(self, report: Report) -> int:
-        """Become the command if the answer is go and there is one; else the exit code."""
+    def path_of(self, process: int) -> str:
+        """The file of a process; "" where there is none, which reading will say."""
+        try:
+            return self.paths.get(process) or process_path(self.program, process)
+        except UnreadableInput:
+            return ""
+
+    def end(self, report: Report, run: Callable[[Sequence[str]], int]) -> int:
+        """*run* the command if the answer is go and there is one; return the exit code."""
         if not (report.ok and self.command):
             return exit_code(report)
         try:
-            become(self.command)
+            return run(self.command)
         except OSError as error:
             self.say(f"cannot run {self.command[0]!r}: {error.strerror}")
             return NOT_RUN
@@ -186,14 +202,50 @@ def mourn_root(world: LocalWorld, devices: Sequence[range], deadline_s: float) -
 
 
 def follow(muster: Muster, place: Place, report_file: IO[str] | None) -> int:
-    """One process under a launcher: the report is the root's to print, others say one line."""
+    """One process under a launcher, over TCP, from its start to its exit code."""
     report = muster.come_up(place, Deadline.after(muster.deadline_s))
+    tell(muster, place, report, report_file)
+    return muster.end(report, becoming(place))
+
+
+def follow_over(
+    engine: str,
+    muster: Muster,
+    share: Callable[[int], Sequence[range]],
+    report_file: IO[str] | None,
+) -> int:
+    """One process under a launcher, over *engine*; *share* gives each of N processes its devices.
+
+    The library that carries the messages is out of our hands; a second process sees to it that
+    the deadline holds.
+    """
+    deadline = Deadline.after(muster.deadline_s)
+    late = Deadline.after(muster.deadline_s + STUCK_S)
+    stuck = f"this process was stuck in its {engine} engine, after {muster.deadline_s:g} s"
+    with watchdog(late, stuck):
+        transport = engines.connect(engine, os.environ, deadline)
+        code = 1
+        try:
+            counts = list(map(len, share(transport.processes)))
+            place = engines.place_on(transport, os.environ, counts)
+            report = muster.come_up(place, deadline)
+            tell(muster, place, report, report_file)
+            code = exit_code(report)
+        finally:
+            transport.leave(code)
+    environ = engines.hand_on(place, os.environ)
+    if transport.must_stay:
+        return muster.end(report, lambda command: run_below(command, environ))
+    return muster.end(report, lambda command: become(command, environ))
+
+
+def tell(muster: Muster, place: Place, report: Report, report_file: IO[str] | None) -> None:
+    """Under a launcher the report is the root's to print; others say one line on failure."""
     if place.is_root:
         muster.deliver(muster.said(report), report_file)
     elif not report.ok:
         cause = next(iter(report.errors or report.findings), None)
         muster.say(f"{report.verdict}: {cause.message if cause else 'no cause was told'}")
-    return muster.end(report)
 
 
 def exit_code(report: Report) -> int:
@@ -203,11 +255,15 @@ def exit_code(report: Report) -> int:
     return report.exit_code()
 
 
-def become(command: tuple[str, ...]) -> NoReturn:
+def becoming(place: Place) -> Callable[[Sequence[str]], int]:
+    """What turns this process, which mustered over TCP at *place*, into a command."""
+    return lambda command: become(command, hand_on(os.environ, place))
+
+
+def become(command: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
     """Turn this process into the command; the secret of this muster does not come along."""
-    environ = hand_on(os.environ)
     # Python ignores SIGPIPE; what we become expects the system's own way.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.stdout.flush()  # exec forgets what is buffered
     sys.stderr.flush()
-    os.execvpe(command[0], command, environ)  # noqa: S606 the command line was typed by the user
+    os.execvpe(command[0], list(command), environ)  # noqa: S606 the command line was typed by the user

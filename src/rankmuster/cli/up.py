@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 import os
 import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import IO, Any
 
 import click
 
 from rankmuster import launch
-from rankmuster.cli.mustering import Muster, follow, lead
+from rankmuster.cli.mustering import Muster, follow, follow_over, lead
 from rankmuster.cli.output import Output
 from rankmuster.cli.programs import COUNT, Counts
 from rankmuster.errors import UnreadableInput
+from rankmuster.launch import engines
 from rankmuster.launch.fork import Stopped, stops_raise
 from rankmuster.load import process_path, read_path
 from rankmuster.load.files import STDIN, shown
@@ -50,6 +53,14 @@ class Seconds(click.FloatRange):
     metavar="K",
     help="Devices of each process (or one number each: 2,2,4; default: 1).",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(engines.ENGINES),
+    default=engines.AUTO,
+    envvar=engines.ENGINE,
+    help="What carries the messages under a launcher (default: mpi under mpiexec, torch under "
+    "torchrun, where these are installed, else tcp).",
+)
 @click.option("--replicas", type=COUNT, metavar="R", help="Replicas, if the file says none.")
 @click.option("--partitions", type=COUNT, metavar="P", help="Partitions, if it says none.")
 @click.option(
@@ -73,6 +84,7 @@ def up(
     processes: int | None,
     world: int | None,
     each: tuple[int, ...],
+    engine: str,
     replicas: int | None,
     partitions: int | None,
     deadline: float | None,
@@ -89,28 +101,41 @@ def up(
     """
     if command and shutil.which(command[0]) is None:
         raise click.UsageError(f"there is no command {command[0]!r}")
-    devices = share(processes, world, each) if processes else []
-    place = None if processes else launch.place(os.environ)
-    if not processes and place is None:
-        raise click.UsageError("no launcher started this process: say -n N to start N here")
-    here = [place.process] if place else range(len(devices))
     muster = Muster(
-        paths={process: process_path(program, process) for process in here},
-        # Standard input can be read once, so the parent does it for all.
-        given=read_path(STDIN, replicas=replicas, partitions=partitions)
-        if program == STDIN
-        else None,
-        deadline_s=deadline or (LAUNCHED_DEADLINE_S if place else DEADLINE_S),
+        program=program,
+        deadline_s=deadline or (DEADLINE_S if processes else LAUNCHED_DEADLINE_S),
         replicas=replicas,
         partitions=partitions,
         command=command,
         output=Output.current(),
     )
+    if processes:
+        return start(muster, share(processes, world, each), report_file)
+    chosen = engines.choose(engine, os.environ)
+    if chosen != engines.TCP:
+        said = world is not None or bool(each)
+        return follow_over(
+            chosen, muster, lambda count: share(count, world, each) if said else (), report_file
+        )
+    place = launch.place(os.environ)
+    if place is None:
+        raise click.UsageError("no launcher started this process: say -n N to start N here")
+    return follow(muster, place, report_file)
+
+
+def start(muster: Muster, devices: Sequence[range], report_file: IO[str] | None) -> int:
+    """Start a process for each share of *devices*, and be their parent."""
+    muster = replace(
+        muster,
+        paths={number: process_path(muster.program, number) for number in range(len(devices))},
+        # Standard input can be read once, so the parent does it for all.
+        given=read_path(STDIN, replicas=muster.replicas, partitions=muster.partitions)
+        if muster.program == STDIN
+        else None,
+    )
     for path in dict.fromkeys(muster.paths.values()):
         if path != STDIN and not os.access(path, os.R_OK):
             raise UnreadableInput(f"{shown(path)}: permission denied")
-    if place is not None:
-        return follow(muster, place, report_file)
     try:
         with stops_raise():
             return lead(muster, devices, report_file)
@@ -125,7 +150,7 @@ def share(processes: int, world: int | None, each: tuple[int, ...]) -> list[rang
     counts = each * processes if len(each) == 1 else each
     if len(counts) != processes:
         raise click.UsageError(
-            f"--devices-per-process names {len(counts)} processes, and -n {processes}"
+            f"--devices-per-process names {len(counts)} processes, not {processes}"
         )
     if world is not None and sum(counts) != world:
         raise click.UsageError(

@@ -9,66 +9,45 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hmac
 import os
 import secrets
 import socket
-import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from rankmuster.errors import DeadlineExceeded, MusterError
-from rankmuster.launch.base import Place
+from rankmuster.errors import DeadlineExceeded
+from rankmuster.launch.base import BrokenLaunch, Launcher, Place
 from rankmuster.launch.fork import Child, Family
+from rankmuster.launch.names import (
+    DEATHS_FD,
+    DEVICES,
+    EPOCH,
+    JOB,
+    LAUNCHER,
+    LIFELINE_FD,
+    LISTENER_FD,
+    PROCESS,
+    PROCESSES,
+    ROOT,
+    SECRET_FD,
+    WORLD_SIZE,
+)
+from rankmuster.launch.secret import SECRET_BYTES, piped_secret
 from rankmuster.ranks import fold, unfold
-from rankmuster.status import Status
-
-ROOT = "RANKMUSTER_ROOT"  # 127.0.0.1:40123
-PROCESS = "RANKMUSTER_PROCESS"
-PROCESSES = "RANKMUSTER_PROCESSES"
-WORLD_SIZE = "RANKMUSTER_WORLD_SIZE"
-DEVICES = "RANKMUSTER_DEVICES"  # 4-7
-JOB = "RANKMUSTER_JOB"  # 16 bytes in hex, new for every launch
-EPOCH = "RANKMUSTER_EPOCH"
-SECRET_FD = "RANKMUSTER_SECRET_FD"  # noqa: S105 - the name of a variable
-LISTENER_FD = "RANKMUSTER_LISTENER_FD"
-LIFELINE_FD = "RANKMUSTER_LIFELINE_FD"
-DEATHS_FD = "RANKMUSTER_DEATHS_FD"
-SECRET_BYTES = 32
 
 
-class BrokenLaunch(MusterError):
-    """The variables of a local launch are not as it left them, or what they speak of is gone."""
-
-    status = Status.INVALID
-
-
-class LocalLauncher:
+class LocalLauncher(Launcher):
     """`rankmuster up -n N`, and `spawn`."""
 
     name: ClassVar[str] = "local"
+    PROCESS, PROCESSES, LOCAL_PROCESS = PROCESS, PROCESSES, PROCESS
 
     @classmethod
     def is_present(cls, environ: Mapping[str, str]) -> bool:
-        """Whether our parent was one of ours, and left the secret."""
-        return ROOT in environ and SECRET_FD in environ
-
-    @classmethod
-    def process(cls, environ: Mapping[str, str]) -> int:
-        """This process's number."""
-        return int(environ[PROCESS])
-
-    @classmethod
-    def processes(cls, environ: Mapping[str, str]) -> int:
-        """How many processes were started."""
-        return int(environ[PROCESSES])
-
-    @classmethod
-    def local_process(cls, environ: Mapping[str, str]) -> int:
-        """All are on one host."""
-        return cls.process(environ)
+        """Whether our parent was one of ours."""
+        return environ.get(LAUNCHER) == cls.name
 
     @classmethod
     def root(cls, environ: Mapping[str, str]) -> str:
@@ -105,6 +84,7 @@ def _place(environ: Mapping[str, str]) -> Place:
     held = _held(environ)
     held.next_epoch += 1
     return Place(
+        launcher=LocalLauncher.name,
         process=LocalLauncher.process(environ),
         processes=LocalLauncher.processes(environ),
         devices=unfold(environ[DEVICES]),
@@ -129,23 +109,14 @@ def _held(environ: Mapping[str, str]) -> _Held:
 @functools.cache
 def _inherited(job: str, secret_fd: str, listener_fd: str | None, epoch: int) -> _Held:
     del job  # part of the key: descriptors are numbered anew in every launch
-    secret = _read_secret(int(secret_fd))
-    listener = socket.socket(fileno=int(listener_fd)) if listener_fd else None
-    return _Held(secret, listener, epoch)
-
-
-def _read_secret(descriptor: int) -> bytes:
-    secret = b""
-    with contextlib.suppress(OSError):  # closed, or not ours: the length tells
-        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-            secret = os.read(descriptor, SECRET_BYTES)
-            os.close(descriptor)
-    if len(secret) != SECRET_BYTES:
+    secret = piped_secret(int(secret_fd))
+    if secret is None:
         raise BrokenLaunch(
-            f"the secret of this launch cannot be read from descriptor {descriptor}",
+            f"the secret of this launch cannot be read from descriptor {secret_fd}",
             fix="muster in the process that was launched, not in one that it starts",
         )
-    return secret
+    listener = socket.socket(fileno=int(listener_fd)) if listener_fd else None
+    return _Held(secret, listener, epoch)
 
 
 def _descriptor(environ: Mapping[str, str], name: str) -> int | None:
@@ -205,6 +176,7 @@ class LocalWorld:
         for descriptor in (self._lifeline[1], self._deaths[1], self._secret[1]):
             os.close(descriptor)
         os.environ |= {
+            LAUNCHER: LocalLauncher.name,
             ROOT: self.root,
             PROCESS: str(number),
             PROCESSES: str(len(self._devices)),
@@ -272,26 +244,10 @@ def spawn(
         return list(zip(world.family.wait(), results.values(), strict=True))
 
 
-def hand_on(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables for a command that this process becomes, so that it may muster in its turn.
-
-    It gets a new secret, derived from this one, in a new pipe, and the root's socket where we
-    hold that; everything else of ours is closed by exec.
-    """
+def listener_for_command(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which a command that we become finds the root's socket, where we hold it."""
     held = _held(environ)
-    read_end, write_end = os.pipe()
-    os.write(write_end, hmac.digest(held.secret, b"for the command", "sha256"))
-    os.close(write_end)
-    os.set_inheritable(read_end, True)  # noqa: FBT003 the system's own signature
-    handed = {**environ, SECRET_FD: str(read_end), EPOCH: str(held.next_epoch)}
-    for name in (LIFELINE_FD, DEATHS_FD):
-        handed.pop(name, None)
-    if held.listener is not None:
-        held.listener.set_inheritable(True)
-    rank, processes = environ[PROCESS], environ[PROCESSES]
-    return handed | {
-        "RANK": rank,
-        "LOCAL_RANK": rank,
-        "WORLD_SIZE": processes,
-        "LOCAL_WORLD_SIZE": processes,
-    }
+    if held.listener is None:
+        return {}
+    held.listener.set_inheritable(True)
+    return {LISTENER_FD: environ[LISTENER_FD]}

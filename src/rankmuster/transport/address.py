@@ -1,7 +1,13 @@
-"""Where a process listens, as text: "10.0.0.1:4321", "[fe80::1]:4321", "trn-3:4321"."""
+"""Where a process listens, as text: "10.0.0.1:4321", "[fe80::1]:4321", "trn-3:4321".
+
+Knows no socket and asks no name server.
+"""
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Container
+from enum import StrEnum
 from typing import Any
 
 from rankmuster.errors import MusterError
@@ -12,6 +18,37 @@ class BadAddress(MusterError):
     """An address is not of the form host:port."""
 
     status = Status.INVALID
+
+
+class Reach(StrEnum):
+    """From where an address can be reached."""
+
+    LOOPBACK = "loopback"  # from this host
+    LINK_LOCAL = "link-local"  # from the same wire, by those who name their own interface
+    BRIDGE = "bridge"  # from this host's containers; every host has the same one
+    ROUTABLE = "routable"
+    NAME = "name"  # whatever it resolves to
+
+
+USELESS: Container[Reach] = frozenset({Reach.LOOPBACK, Reach.LINK_LOCAL, Reach.BRIDGE})
+"""What other hosts cannot reach."""
+# What docker and libvirt give to the host's end of their bridges, unless told otherwise. The whole
+# networks are private ones that sites use too, so only the host's own end counts: 172.17.0.1.
+BRIDGES = frozenset({"172.17.0.1", "172.18.0.1", "192.168.122.1", "10.88.0.1", "10.42.0.1"})
+
+
+def reach_of(host: str) -> Reach:
+    """From where a host, by number or name, can be reached."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return Reach.LOOPBACK if host.lower() == "localhost" else Reach.NAME
+    address = getattr(address, "ipv4_mapped", None) or address
+    if address.is_loopback:
+        return Reach.LOOPBACK
+    if address.is_link_local:
+        return Reach.LINK_LOCAL
+    return Reach.BRIDGE if str(address) in BRIDGES else Reach.ROUTABLE
 
 
 def join_address(name: tuple[Any, ...]) -> str:

@@ -72,10 +72,12 @@ class TcpEndpoint:
         return join_address(listener.getsockname())
 
     def deafen(self, listener: socket.socket) -> None:
-        """Stop accepting from *listener* and close it; connections that it brought stay."""
+        """Stop accepting from *listener* and close it; proven connections that it brought stay."""
         self._selector.unregister(listener)
         self._listeners.remove(listener)
         listener.close()
+        for link in list(self._unproven.values()):
+            self._forget(link)  # who meant us dials again
 
     def watch(self, descriptor: int, action: Callable[[], None]) -> None:
         """Call *action* in `poll` when *descriptor*, which stays the caller's, has news."""

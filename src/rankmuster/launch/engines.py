@@ -1,0 +1,130 @@
+"""Which library carries a bring-up that we did not launch: MPI, a torch store, or our own TCP.
+
+An argument beats RANKMUSTER_ENGINE, which beats what can be seen of the launcher. Libraries are
+imported when they are chosen, not before.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+
+from rankmuster.errors import did_you_mean
+from rankmuster.launch.base import BrokenLaunch, Place
+from rankmuster.launch.local import LocalLauncher
+from rankmuster.launch.names import DEVICES, EPOCH, WORLD_SIZE
+from rankmuster.launch.variables import NEURON_DEVICES, devices_listed
+from rankmuster.ranks import fold, unfold
+from rankmuster.transport.base import Deadline, Transport
+
+AUTO, TCP, MPI, TORCH = "auto", "tcp", "mpi", "torch"
+ENGINES = (AUTO, TCP, MPI, TORCH)
+ENGINE = "RANKMUSTER_ENGINE"
+
+# What mpiexec of MPICH (and srun --mpi=pmi2), of Open MPI, and srun --mpi=pmix say: this process's
+# number in its job. srun without --mpi says nothing of MPI, and is told by --engine mpi.
+MPI_RANKS = frozenset({"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"})
+LOCAL_RANKS = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+LOCAL_SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
+
+
+def choose(name: str, environ: Mapping[str, str]) -> str:
+    """The engine that *name*, or else the environment, asks for, and never AUTO.
+
+    Raises `BrokenLaunch` for an unknown one.
+    """
+    if name == AUTO:
+        name = environ.get(ENGINE, AUTO)
+    if name not in ENGINES:
+        raise BrokenLaunch(f"there is no engine {name!r}", fix=did_you_mean(name, ENGINES))
+    return _detect(environ) if name == AUTO else name
+
+
+def _detect(environ: Mapping[str, str]) -> str:
+    """The innermost launcher knows best: ours, then torchrun, then mpiexec."""
+    from rankmuster.transport import mpi, torch_store
+
+    if LocalLauncher.is_present(environ):
+        return TCP
+    if torch_store.has_agent_store(environ) and find_spec("torch"):
+        return TORCH
+    if mpi.is_initialised() or (not MPI_RANKS.isdisjoint(environ) and find_spec("mpi4py")):
+        return MPI
+    return TCP
+
+
+def connect(engine: str, environ: Mapping[str, str], deadline: Deadline) -> Transport:
+    """Our part in what *engine* (MPI or TORCH) carries.
+
+    Raises `MissingPackage` where its library is not installed, `NoStore` where torchrun did not
+    start us. MPI may wait for all processes of the job, until *deadline*.
+    """
+    if engine == MPI:
+        from rankmuster.transport.mpi import MpiTransport
+
+        return MpiTransport(deadline=deadline)
+    from rankmuster.transport.torch_store import StoreTransport
+
+    return StoreTransport.of_torchrun(environ, deadline)
+
+
+def place_on(transport: Transport, environ: Mapping[str, str], counts: Sequence[int] = ()) -> Place:
+    """This process's place for its next muster over *transport*.
+
+    *counts* says how many devices each process has, by default what the environment says, or one.
+    Raises `BrokenLaunch` where the environment cannot be right.
+    """
+    process, processes = transport.process, transport.processes
+    if not counts and DEVICES in environ and WORLD_SIZE in environ:
+        devices, world_size = unfold(environ[DEVICES]), int(environ[WORLD_SIZE])
+    else:
+        counts = counts or _counts(environ, processes)
+        first = sum(counts[:process])
+        devices, world_size = tuple(range(first, first + counts[process])), sum(counts)
+    return Place(
+        process=process,
+        processes=processes,
+        devices=devices,
+        world_size=world_size,
+        root="0",
+        job=b"",
+        epoch=next(_epochs(int(environ.get(EPOCH, "0")))),
+        secret=b"",
+        transport=transport,
+    )
+
+
+def hand_on(place: Place, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables for a command that this process becomes, so that it may muster in its turn."""
+    ours = {
+        EPOCH: str(place.epoch + 1),
+        DEVICES: fold(place.devices),
+        WORLD_SIZE: str(place.world_size),
+    }
+    usual = {
+        "RANK": str(place.process),
+        "LOCAL_RANK": next((environ[name] for name in LOCAL_RANKS if name in environ), ""),
+        "WORLD_SIZE": str(place.processes),
+        "LOCAL_WORLD_SIZE": next((environ[name] for name in LOCAL_SIZES if name in environ), ""),
+    }
+    return {name: value for name, value in usual.items() if value} | dict(environ) | ours
+
+
+def _counts(environ: Mapping[str, str], processes: int) -> tuple[int, ...]:
+    counts = devices_listed(environ) if NEURON_DEVICES in environ else (1,)
+    if len(counts) == 1:
+        counts *= processes
+    if len(counts) != processes:
+        raise BrokenLaunch(
+            f"{NEURON_DEVICES} counts the devices of {len(counts)} processes, and the launcher "
+            f"started {processes}"
+        )
+    return counts
+
+
+@functools.cache
+def _epochs(first: int) -> Iterator[int]:
+    """The numbers of this process's musters, which all processes count alike."""
+    return itertools.count(first)

@@ -1,0 +1,19 @@
+"""The variables by which our own launcher, a user or a process before us says where we stand."""
+
+from __future__ import annotations
+
+LAUNCHER = "RANKMUSTER_LAUNCHER"  # slurm
+ROOT = "RANKMUSTER_ROOT"  # 127.0.0.1:40123, [fd00::1]:20480, trn-3:20480
+PROCESS = "RANKMUSTER_PROCESS"
+PROCESSES = "RANKMUSTER_PROCESSES"
+WORLD_SIZE = "RANKMUSTER_WORLD_SIZE"
+DEVICES = "RANKMUSTER_DEVICES"  # 4-7
+INTERFACE = "RANKMUSTER_INTERFACE"  # eth0, 10.0.0.0/16
+JOB = "RANKMUSTER_JOB"  # 16 bytes in hex, new for every launch
+EPOCH = "RANKMUSTER_EPOCH"
+SECRET_FILE = "RANKMUSTER_SECRET_FILE"  # noqa: S105 - the name of a variable
+SECRET = "RANKMUSTER_SECRET"  # noqa: S105 - likewise
+SECRET_FD = "RANKMUSTER_SECRET_FD"  # noqa: S105 - likewise
+LISTENER_FD = "RANKMUSTER_LISTENER_FD"
+LIFELINE_FD = "RANKMUSTER_LIFELINE_FD"
+DEATHS_FD = "RANKMUSTER_DEATHS_FD"

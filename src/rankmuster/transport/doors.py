@@ -1,0 +1,44 @@
+"""Opening a listening socket: on which address, and of which family."""
+
+from __future__ import annotations
+
+import socket
+
+from rankmuster.errors import OutOfResources
+from rankmuster.transport.address import Reach, join_address, reach_of
+from rankmuster.transport.interfaces import choose
+
+BACKLOG = 4096  # the kernel cuts it to its own bound (net.core.somaxconn)
+
+
+def open_door(host: str, port: int = 0, interface: str = "") -> socket.socket:
+    """Listen for processes that dial *host*, a name or number of this machine.
+
+    With *interface*, on that one's address; else on the loopback where *host* is of it, and on
+    every address where it is not: what a host calls itself and what others call it differ
+    (Debian's /etc/hosts gives a host's own name to 127.0.1.1). Raises `OutOfResources`, and
+    `NoSuchInterface`.
+    """
+    where = choose(interface) if interface else host
+    if not interface and reach_of(host) is not Reach.LOOPBACK:
+        where = ""
+    elif where.lower() == "localhost":
+        where = "127.0.0.1"
+    try:
+        return _listen(where, port)
+    except OSError as error:
+        place = join_address((where or "every address", port))
+        raise OutOfResources(
+            f"cannot listen on {place}: {error.strerror}",
+            fix="say --root host:port with a free port, the same to every process",
+        ) from error
+
+
+def _listen(where: str, port: int) -> socket.socket:
+    if not where and socket.has_dualstack_ipv6():
+        return socket.create_server(
+            ("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True
+        )
+    family = socket.AF_INET6 if ":" in where else socket.AF_INET
+    name = socket.getaddrinfo(where or None, port, family, flags=socket.AI_PASSIVE)[0][4]
+    return socket.create_server(name, family=family, backlog=BACKLOG)
