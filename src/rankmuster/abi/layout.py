@@ -16,8 +16,6 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from rankmuster.errors import InvalidProgram
-
 Ctype = type[Any]  # what ctypes takes as a member type; its own base class is private
 Summary = Callable[[bytes], tuple[Any, str]]
 
@@ -148,12 +146,6 @@ class Layout:
     def offset_of(self, path: str) -> int:
         """The offset of a member, also of one deeper down."""
         return self.place(path)[0]
-
-    def read(self, image: bytes) -> Any:
-        """The ctypes structure of *image*. Raises InvalidProgram for another size."""
-        if len(image) != self.size:
-            raise InvalidProgram(f"{self.name} takes {self.size} bytes, not {len(image)}")
-        return self.structure.from_buffer_copy(image)
 
 
 def declare(

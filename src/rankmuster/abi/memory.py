@@ -68,6 +68,13 @@ class Memory:
         """The array of *count* u32 at *address*."""
         return struct.unpack(f"<{count}I", self.get(address, 4 * count))
 
+    def get_text(self, address: int) -> str:
+        """The C string at *address*, empty for NULL."""
+        block = self._blocks.get(address, b"") if address else b"\0"
+        if b"\0" not in block:
+            raise InvalidProgram(f"no text at {address:#x}", fix="pointers lead out")
+        return block.partition(b"\0")[0].decode("utf-8", "replace")
+
     def put_vector(self, content: bytes) -> bytes:
         """The three pointers of a vector with this content."""
         begin = self.put(content)
