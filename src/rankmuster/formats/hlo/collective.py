@@ -101,12 +101,17 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.name.decode("utf-8", "replace")
 
 
+# Opcode, shape, number of operands, whether it has a channel, attributes around the metadata.
+_Words = tuple[bytes, bytes, int, bool, bytes, bytes]
+
+
 class CollectiveReader:
     """Reads collectives of one text."""
 
     def __init__(self, text: Text) -> None:
         self._text = text
-        self._forms: dict[tuple[bytes, ...], Form | None] = {}
+        self._usual_forms: dict[_Words, tuple[Form | None, bytes]] = {}
+        self._forms: dict[_Words, Form | None] = {}
         self._groups: dict[bytes, GroupList] = {}
         self._pairs: dict[bytes, Pairs] = {}
 
@@ -142,12 +147,12 @@ class CollectiveReader:
             if span is None:
                 return None
             metadata, rest = span[1], text[span.end() : end]
-        before, to_apply = _without_reduction(text[stop : found if found >= 0 else end])
+        before = text[stop : found if found >= 0 else end]
         count = operands.count(b",") + 1 if operands else 0
-        key = (opcode, shape, b"%d" % count, channel and b"1", before, rest)
-        if key not in self._forms:
-            self._forms[key] = self._new_form(match, before + rest, count)
-        form = self._forms[key]
+        words = (opcode, shape, count, channel is not None, before, rest)
+        if words not in self._usual_forms:
+            self._usual_forms[words] = self._usual_form(words, channel)
+        form, to_apply = self._usual_forms[words]
         if form is None:
             return None
         return Collective(
@@ -157,21 +162,29 @@ class CollectiveReader:
             name=name,
             operands=operands,
             metadata=metadata,
-            to_apply=to_apply or form.attributes.get(b"to_apply", b"").lstrip(b"%"),
+            to_apply=to_apply,
             form=form,
         )
 
-    def _new_form(self, match: re.Match[bytes], rest: bytes, count: int) -> Form | None:
-        if b"//" in rest or b"metadata=" in rest:
-            return None
-        channel = b", channel_id=" + match[5] if match[5] else b""
-        try:
-            found, stop = attributes(channel + rest, 0, len(channel) + len(rest))
-            if stop != len((channel + rest).rstrip()):
-                return None
-            return self._form(match[3], match[2], found, count)
-        except InvalidProgram:
-            return None  # the general way says where
+    def _usual_form(self, words: _Words, channel: bytes | None) -> tuple[Form | None, bytes]:
+        """The form that *words* make and the name of its reduction; None: the general way."""
+        opcode, shape, count, _, before, rest = words
+        if b"//" in before + rest or b"metadata=" in before + rest:
+            return None, b""
+        # JAX gives each op a reduction of its own, so that its name is no part of the form.
+        before, to_apply = _without_reduction(before)
+        key = (opcode, shape, count, channel is not None, before, rest)
+        if key not in self._forms:
+            text = (b", channel_id=" + channel if channel else b"") + before + rest
+            try:
+                found, stop = attributes(text, 0, len(text))
+                whole = stop == len(text.rstrip())
+                self._forms[key] = self._form(opcode, shape, found, count) if whole else None
+            except InvalidProgram:
+                self._forms[key] = None  # the general way says where
+        form = self._forms[key]
+        given = form.attributes.get(b"to_apply", b"").lstrip(b"%") if form else b""
+        return form, to_apply or given
 
     def _general(self, site: int, place: int, low: int, high: int) -> tuple[Collective | None, int]:
         found, after = instruction_at(self._text, site, low, high)
@@ -251,7 +264,7 @@ class CollectiveReader:
 
 
 def _without_reduction(rest: bytes) -> tuple[bytes, bytes]:
-    """The attributes without to_apply=, and its name: JAX gives each op a reduction of its own."""
+    """The attributes without to_apply=, and the name that it gives."""
     start = rest.find(_TO_APPLY)
     if start < 0 or b'"' in rest:
         return rest, b""

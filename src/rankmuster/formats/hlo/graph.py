@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Any
 
 from rankmuster.formats.hlo.instruction import (
     Instruction,
@@ -19,14 +18,17 @@ from rankmuster.formats.hlo.instruction import (
 from rankmuster.formats.hlo.module import Computation, Module
 from rankmuster.formats.hlo.scanner import Text, blank_comments, malformed, shown, skip_space
 
-# The instruction as nearly all are printed: an array shape and flat operands, on one line.
+# The instruction as nearly all are printed: an array shape, flat operands and attributes, on one
+# line of its own.
 _LINE = re.compile(
     rb'[ \t]*+(ROOT[ \t]++)?+%?([^\s%=(){}\[\],"/]++)[ \t]++=[ \t]++'
     rb"(?:[a-z][a-z0-9]*+\[[\d,]*+\](?:\{[^}\n]*+\})?+[ \t]++)?+"
     rb'([a-z][a-z0-9-]*+)\(([^()"/\[{]*+)\)'
+    rb"((?:, [a-z_-]++="
+    rb'(?:\{(?:[^{}"]++|\{[^{}"]*+\}|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+\}'
+    rb'|\[[\d,]*+\]<=\[[\d,]*+\](?:T\([\d,]*+\))?|[^\s,{}()\[\]"]++))*+)'
 )
 _LEADING_COMMA = re.compile(rb"\n\s*+,")
-_OPEN_ENDS = frozenset((b",", b" ", b"\t", b"\r"))
 _CONTROL = re.compile(rb"control-predecessors=\{([^}]*)\}")
 
 
@@ -69,20 +71,6 @@ def read_graph(text: Text, computation: Computation) -> Graph:
 
 
 _NO_OPCODES = frozenset((b"send-update", b"recv-update"))  # only async ops have updates
-_Head = tuple[bytes | Any, ...]  # ROOT or None, name, opcode, operands
-
-
-def _is_whole(line: bytes, stop: int) -> bool:
-    """Whether nothing but its own attributes follows an instruction on *line*, and none is open."""
-    if stop == len(line):
-        return True
-    rest = line[stop:]
-    return (
-        rest[:1] == b","
-        and rest[-1:] not in _OPEN_ENDS
-        and b" = " not in rest
-        and rest.count(b"{") == rest.count(b"}")
-    )
 
 
 class _Builder:
@@ -108,9 +96,9 @@ class _Builder:
             start, position = position, position + len(line) + 1
             if start < skip_to:  # the tail of an instruction over several lines
                 continue
-            match = _LINE.match(line) if usual else None
-            if match is not None and _is_whole(line, match.end()):
-                self._add(start, match.groups(), line[match.end() :])
+            match = _LINE.fullmatch(line) if usual else None
+            if match is not None:
+                self._add(start, *match.groups())
             elif line and not line.isspace():
                 skip_to = self._general(start, end)
 
@@ -125,12 +113,19 @@ class _Builder:
             control = found.attributes.get(b"control-predecessors")
             rest = b"" if control is None else b"control-predecessors=" + control
             root = b"ROOT" if found.root else None
-            self._add(start, (root, found.name, found.opcode, found.operands_text), rest)
+            self._add(start, root, found.name, found.opcode, found.operands_text, rest)
             stop, start = found.end, skip_space(text, found.end, end)
         return stop
 
-    def _add(self, start: int, head: _Head, rest: bytes) -> None:
-        root, name, opcode, operands = head
+    def _add(  # noqa: PLR0917  # the groups of _LINE, once for each line of a program
+        self,
+        start: int,
+        root: bytes | None,
+        name: bytes,
+        opcode: bytes,
+        operands: bytes,
+        rest: bytes,
+    ) -> None:
         place = len(self.starts)
         if name in self.names:
             raise malformed(self.text, start, f"instruction {shown(name)!r} is defined twice")

@@ -80,10 +80,10 @@ class Module:
     def _names(self) -> list[bytes]:
         text = self.text
         words = [text[start : start + 96].partition(b" ")[0] for start in self.headers]
-        # "%name (" nearly all of them; what has another character in it is matched properly.
+        # "%name (" or "name {" nearly always; what has another character in it is matched.
         plain = _NOT_IN_NAMES.search(b"".join(words)) is None
         return [
-            word[1:] if plain and word[:1] == b"%" else self._name(place)
+            word.lstrip(b"%") if plain and word != b"ENTRY" else self._name(place)
             for place, word in enumerate(words)
         ]
 

@@ -52,6 +52,7 @@ class OpBuilder:
         self._sets: dict[tuple[str, bytes], tuple[int, int | None]] = {}
         self._checked: set[tuple[str, bytes, OpKind, bool]] = set()
         self._settled: dict[Form, _Settled] = {}
+        self._threads: dict[int, bytes] = {}
         self._ids = 0
 
     def op(self, collective: Collective) -> None:
@@ -152,7 +153,9 @@ class OpBuilder:
 
     def _reduce(self, collective: Collective) -> str:
         name, thread = self._reducers.name_of(collective.to_apply)
-        mine = self.module.computation(collective.place).thread
+        if collective.place not in self._threads:
+            self._threads[collective.place] = self.module.computation(collective.place).thread
+        mine = self._threads[collective.place]
         if thread != mine:
             self._note(
                 "RM701",

@@ -8,8 +8,9 @@ count as shared.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from rankmuster.formats.hlo.calls import Call
@@ -34,7 +35,7 @@ class Decided:
 class Predicates:
     """Answers for the conditionals of one module.
 
-    *shared* are the collectives, by where they start, whose result is one on all devices.
+    *shared* gives the collectives, by where they start, whose result is one on all devices.
     """
 
     def __init__(
@@ -42,13 +43,17 @@ class Predicates:
         module: Module,
         graphs: Graphs,
         calls: Iterable[Call],
-        shared: Container[int],
+        shared: Callable[[], Container[int]],
     ) -> None:
-        self._module, self._graphs, self._shared = module, graphs, shared
+        self._module, self._graphs, self._find_shared = module, graphs, shared
         self._callers: dict[int, list[Call]] = defaultdict(list)
         for call in calls:
             for callee in call.callees:
                 self._callers[callee].append(call)
+
+    @cached_property
+    def _shared(self) -> Container[int]:
+        return self._find_shared()
 
     def of(self, call: Call) -> Decided:
         """What decides the conditional *call*."""

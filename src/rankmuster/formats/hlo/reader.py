@@ -159,7 +159,7 @@ class Reader:
         nodes: dict[int, tuple[Node, ...]] = {}
         places: dict[int, int] = {}
         depth: dict[int, int] = {}
-        predicates = Predicates(self._module, self._graphs, self._calls, build.same_everywhere())
+        predicates = Predicates(self._module, self._graphs, self._calls, build.same_everywhere)
         for place in reached:
             mine: list[Node] = []
             count, deepest = 0, 0
