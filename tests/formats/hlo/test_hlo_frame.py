@@ -329,3 +329,15 @@ def test_a_send_has_one_consumer() -> None:
         "ROOT r = ((f32[64], u32[], token[]), token[]) tuple(s, d)",
     )
     assert codes(found) == ["RM206"]
+
+
+@pytest.mark.parametrize("index", ["x", "-1", "9" * 5000, "7"])
+def test_a_nonsense_index_breaks_nothing(index: str) -> None:
+    """An index that is none leaves a shape or a predicate unknown, and is no crash."""
+    lines = (
+        "t = (f32[64], pred[]) tuple(p, p)",
+        f"g = get-tuple-element(t), index={index}",
+        f"a = f32[512] all-gather(g), {FLAT}, replica_groups=[1,8]<=[8], dimensions={{0}}",
+        "ROOT r = f32[64] conditional(g, p, p), branch_computations={one, two}",
+    )
+    assert sorted(kinds(program(*lines, before=ADD + BRANCHES))) == ["all_gather", "all_reduce"]

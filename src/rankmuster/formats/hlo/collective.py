@@ -30,7 +30,7 @@ KINDS = {
 _FRONTEND_PAIRS = re.compile(
     rb'_xla_send_recv_source_target_pairs=\s*"?\s*(\{(?:[\d\s,-]|\{[\d\s,-]*+\})*+\})'
 )
-# The line as XLA prints it, up to and with its channel; a tuple nests at most once here.
+# The line as XLA prints it, up to and with its channel; tuples of tuples at most.
 _USUAL = re.compile(
     rb'[ \t]*+(?:ROOT[ \t]++)?+%?([^\s%=(){}\[\],"/]++) = '
     rb'(\((?:[^()"\n]++|\((?:[^()"\n]++|\([^()"\n]*+\))*+\))*+\)'  # ((f32[2]{0:T(8)}), u32[])

@@ -46,7 +46,7 @@ class Definitions:
             if not operands:
                 return None
             if found.opcode == b"get-tuple-element":
-                index.append(int(found.attributes.get(b"index", b"0")))
+                index.append(found.index)
             elif found.opcode not in _FOLLOWS_OPERAND:
                 return None
             if operands[0][1]:
@@ -94,7 +94,7 @@ class Definitions:
 
 def _part(shape: Shape | None, index: list[int]) -> Shape | None:
     for step in reversed(index):
-        if isinstance(shape, Array) or shape is None or step >= len(shape.parts):
+        if isinstance(shape, Array) or shape is None or not 0 <= step < len(shape.parts):
             return None
         shape = shape.parts[step]
     return shape if isinstance(shape, Array | Tuple) else None

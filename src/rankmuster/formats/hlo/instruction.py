@@ -50,6 +50,12 @@ class Instruction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The name for people."""
         return self.name.decode("utf-8", "replace")
 
+    @property
+    def index(self) -> int:
+        """Which part a get-tuple-element takes; -1 where the text does not say it in digits."""
+        value = self.attributes.get(b"index", b"")
+        return int(value) if value.isdigit() and len(value) < 10 else -1
+
     def operands(self) -> list[tuple[bytes, bytes]]:
         """(name, shape text or b"") of each operand."""
         return split_operands(self.operands_text)

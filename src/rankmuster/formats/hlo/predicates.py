@@ -7,6 +7,7 @@ count as shared.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ from rankmuster.formats.hlo.graph import Graph, Graphs
 from rankmuster.formats.hlo.module import Module
 
 _OF_RANK = frozenset((b"partition-id", b"replica-id", b"infeed", b"recv", b"recv-done"))
-_MAX_STEPS = 100_000  # beyond, a predicate counts as rank's: "may take different branches"
+_MAX_STEPS = 200_000  # in one module; beyond, a predicate counts as rank's: it may differ
+_DEEPEST_PATH = 32
+_NUMBER = re.compile(rb"\d{1,9}")
 
 _Path = tuple[int, ...]  # tuple indices still to be taken, outermost first
 
@@ -46,6 +49,7 @@ class Predicates:
         shared: Callable[[], Container[int]],
     ) -> None:
         self._module, self._graphs, self._find_shared = module, graphs, shared
+        self._steps = 0
         self._callers: dict[int, list[Call]] = defaultdict(list)
         for call in calls:
             for callee in call.callees:
@@ -62,7 +66,8 @@ class Predicates:
         stack: list[tuple[int, int, _Path]] = [(call.caller, place, ()) for place in start]
         seen = set(stack)
         elided = False
-        while stack and len(seen) < _MAX_STEPS:
+        while stack and self._steps < _MAX_STEPS:
+            self._steps += 1
             where, place, path = stack.pop()
             opcode = self._graphs.of(where).opcodes[place]
             if opcode in _OF_RANK:
@@ -79,10 +84,11 @@ class Predicates:
         graph = self._graphs.of(where)
         opcode, needs = graph.opcodes[place], graph.needs[place][: graph.operands[place]]
         if opcode == b"parameter":
-            return self._arguments(where, int(graph.literals.get(place) or b"0"), path)
+            number = graph.literals.get(place, b"").strip()
+            return self._arguments(where, int(number) if _NUMBER.fullmatch(number) else 0, path)
         if opcode == b"get-tuple-element":
-            index = int(graph.instruction(place).attributes.get(b"index", b"0"))
-            return [(where, need, (index, *path)) for need in needs]
+            inner = (max(0, graph.instruction(place).index), *path)
+            return [(where, need, inner[:_DEEPEST_PATH]) for need in needs]
         if opcode == b"tuple" and path:
             return [(where, need, path[1:]) for need in needs[path[0] : path[0] + 1]]
         if opcode in (b"while", b"call", b"fusion", b"conditional"):
