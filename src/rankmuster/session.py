@@ -21,7 +21,8 @@ from rankmuster.errors import InvalidProgram, UnreadableInput, UnsupportedFormat
 from rankmuster.finding import Finding, finding
 from rankmuster.group import SubGroup
 from rankmuster.launch import engines
-from rankmuster.launch.base import Place
+from rankmuster.launch.base import NO_OPTIONS, LaunchOptions, Place
+from rankmuster.launch.place import carried
 from rankmuster.pairing import ledger
 from rankmuster.program import Program
 from rankmuster.report import Disagreement, Report
@@ -102,22 +103,24 @@ def muster(
     *,
     deadline_s: float = DEADLINE_S,
     engine: str | Transport = engines.AUTO,
+    options: LaunchOptions = NO_OPTIONS,
     environ: Mapping[str, str] = os.environ,
 ) -> Session:
     """Join the world that this process was launched in, and return once all agree.
 
     *program* is a `Program` or whatever `read` takes. *engine* carries the messages: "tcp", "mpi",
-    "torch", a `Transport` of your own, or what fits the launcher. Without a launcher this process
-    is the whole world. Raises `Disagreement`, which carries the report, if the answer is no, what
-    `read` raises if there is no launcher, and `MissingPackage`, `PeerLost` or `BrokenLaunch` where
-    the engine cannot be had. ValueError for a deadline that is not ahead.
+    "torch", a `Transport` of your own, or what fits the launcher; *options* beat what the launcher
+    says. Without a launcher this process is the whole world. Raises `Disagreement`, which carries
+    the report, if the answer is no, what `read` raises if there is no launcher, `BrokenLaunch` and
+    `BadSecret` where our place cannot be found, and `MissingPackage` or `PeerLost` where the engine
+    cannot be had. ValueError for a deadline that is not ahead.
     """
     deadline = Deadline.after(deadline_s)
 
     def read_it() -> Program:
         return program if isinstance(program, Program) else read(program)
 
-    place = _place(engine, environ, deadline)
+    place = _place(engine, environ, options, deadline)
     if place is None:
         known = read_it()
         place = alone(known)
@@ -125,14 +128,16 @@ def muster(
     return join(place, read_it, deadline, path=program if isinstance(program, str) else "")
 
 
-def _place(engine: str | Transport, environ: Mapping[str, str], deadline: Deadline) -> Place | None:
+def _place(
+    engine: str | Transport, environ: Mapping[str, str], options: LaunchOptions, deadline: Deadline
+) -> Place | None:
     """Where we stand by whatever launched us; None where nothing did."""
     if isinstance(engine, str):
-        name = engines.choose(engine, environ)
+        name = engines.choose(engine, environ, options)
         if name == engines.TCP:
-            return launch.place(environ)
+            return launch.place(environ, options, deadline)
         engine = engines.connect(name, environ, deadline)
-    return engines.place_on(engine, environ)
+    return carried(engine, environ, options)
 
 
 def alone(program: Program) -> Place:

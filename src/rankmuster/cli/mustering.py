@@ -23,9 +23,10 @@ from rankmuster.cli.output import Output, use_color
 from rankmuster.errors import MusterError, UnreadableInput
 from rankmuster.finding import finding
 from rankmuster.launch import engines, hand_on
-from rankmuster.launch.base import Place
+from rankmuster.launch.base import LaunchOptions, Place
 from rankmuster.launch.below import run_below
 from rankmuster.launch.local import LocalWorld, attach
+from rankmuster.launch.place import carried
 from rankmuster.load import process_path, read_path
 from rankmuster.load.files import shown
 from rankmuster.program import Program
@@ -201,20 +202,17 @@ def mourn_root(world: LocalWorld, devices: Sequence[range], deadline_s: float) -
     )
 
 
-def follow(muster: Muster, place: Place, report_file: IO[str] | None) -> int:
+def follow(muster: Muster, place: Place, deadline: Deadline, report_file: IO[str] | None) -> int:
     """One process under a launcher, over TCP, from its start to its exit code."""
-    report = muster.come_up(place, Deadline.after(muster.deadline_s))
+    report = muster.come_up(place, deadline)
     tell(muster, place, report, report_file)
     return muster.end(report, becoming(place))
 
 
 def follow_over(
-    engine: str,
-    muster: Muster,
-    share: Callable[[int], Sequence[range]],
-    report_file: IO[str] | None,
+    engine: str, muster: Muster, options: LaunchOptions, report_file: IO[str] | None
 ) -> int:
-    """One process under a launcher, over *engine*; *share* gives each of N processes its devices.
+    """One process under a launcher, over *engine*, from its start to its exit code.
 
     The library that carries the messages is out of our hands; a second process sees to it that
     the deadline holds.
@@ -226,8 +224,7 @@ def follow_over(
         transport = engines.connect(engine, os.environ, deadline)
         code = 1
         try:
-            counts = list(map(len, share(transport.processes)))
-            place = engines.place_on(transport, os.environ, counts)
+            place = carried(transport, os.environ, options)
             report = muster.come_up(place, deadline)
             tell(muster, place, report, report_file)
             code = exit_code(report)

@@ -15,14 +15,17 @@ import click
 from rankmuster import launch
 from rankmuster.cli.mustering import Muster, follow, follow_over, lead
 from rankmuster.cli.output import Output
+from rankmuster.cli.place import accept_place_options
 from rankmuster.cli.programs import COUNT, Counts
 from rankmuster.errors import UnreadableInput
 from rankmuster.launch import engines
+from rankmuster.launch.base import LaunchOptions
 from rankmuster.launch.fork import Stopped, stops_raise
 from rankmuster.load import process_path, read_path
 from rankmuster.load.files import STDIN, shown
 from rankmuster.ranks import fold
 from rankmuster.session import DEADLINE_S
+from rankmuster.transport.base import Deadline
 
 LAUNCHED_DEADLINE_S = 300.0  # under a launcher, whose processes start far apart
 
@@ -61,6 +64,7 @@ class Seconds(click.FloatRange):
     help="What carries the messages under a launcher (default: mpi under mpiexec, torch under "
     "torchrun, where these are installed, else tcp).",
 )
+@accept_place_options
 @click.option("--replicas", type=COUNT, metavar="R", help="Replicas, if the file says none.")
 @click.option("--partitions", type=COUNT, metavar="P", help="Partitions, if it says none.")
 @click.option(
@@ -90,6 +94,7 @@ def up(
     deadline: float | None,
     report_file: IO[str] | None,
     command: tuple[str, ...],
+    **place_options: Any,
 ) -> int:
     """Bring up the communicators of a program for real, and say whether all agree.
 
@@ -109,18 +114,23 @@ def up(
         command=command,
         output=Output.current(),
     )
+    options = LaunchOptions(world_size=world, devices_each=each, **place_options)
     if processes:
+        if given := [name for name, value in place_options.items() if value]:
+            raise click.UsageError(
+                f"--{given[0].replace('_', '-')} is for a launcher's processes, not for -n"
+            )
         return start(muster, share(processes, world, each), report_file)
-    chosen = engines.choose(engine, os.environ)
+    if options.insecure:
+        click.echo("rankmuster: --insecure: anybody who reaches the root may take part", err=True)
+    chosen = engines.choose(engine, os.environ, options)
     if chosen != engines.TCP:
-        said = world is not None or bool(each)
-        return follow_over(
-            chosen, muster, lambda count: share(count, world, each) if said else (), report_file
-        )
-    place = launch.place(os.environ)
+        return follow_over(chosen, muster, options, report_file)
+    ends = Deadline.after(muster.deadline_s)
+    place = launch.place(os.environ, options, ends)
     if place is None:
         raise click.UsageError("no launcher started this process: say -n N to start N here")
-    return follow(muster, place, report_file)
+    return follow(muster, place, ends, report_file)
 
 
 def start(muster: Muster, devices: Sequence[range], report_file: IO[str] | None) -> int:

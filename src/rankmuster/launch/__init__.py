@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rankmuster.errors import did_you_mean
 from rankmuster.launch import names
-from rankmuster.launch.base import BrokenLaunch, Launcher, LaunchOptions, Place
+from rankmuster.launch.base import NO_OPTIONS, BrokenLaunch, Launcher, LaunchOptions, Place
 from rankmuster.launch.local import LocalLauncher, attach, listener_for_command
 from rankmuster.launch.mpi import Mpich, OpenMpi
 from rankmuster.launch.mpi4py import Mpi4py
@@ -24,7 +24,6 @@ LAUNCHERS: tuple[type[Launcher], ...] = (
     Mpi4py,
 )
 """Every launcher we know: who started us comes before who started them, variables come last."""
-NO_OPTIONS = LaunchOptions()
 OURS_ALONE = frozenset({names.SECRET, names.LIFELINE_FD, names.DEATHS_FD, names.LISTENER_FD})
 
 

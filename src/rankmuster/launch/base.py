@@ -90,6 +90,9 @@ class LaunchOptions:
     insecure: bool = False
 
 
+NO_OPTIONS = LaunchOptions()
+
+
 class Launcher:
     """A way to be started: five questions about a process, asked of its environment.
 

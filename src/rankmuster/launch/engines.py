@@ -6,17 +6,14 @@ imported when they are chosen, not before.
 
 from __future__ import annotations
 
-import functools
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from importlib.util import find_spec
 
 from rankmuster.errors import did_you_mean
-from rankmuster.launch.base import BrokenLaunch, Place
+from rankmuster.launch.base import NO_OPTIONS, BrokenLaunch, LaunchOptions, Place
 from rankmuster.launch.local import LocalLauncher
 from rankmuster.launch.names import DEVICES, EPOCH, WORLD_SIZE
-from rankmuster.launch.variables import NEURON_DEVICES, devices_listed
-from rankmuster.ranks import fold, unfold
+from rankmuster.ranks import fold
 from rankmuster.transport.base import Deadline, Transport
 
 AUTO, TCP, MPI, TORCH = "auto", "tcp", "mpi", "torch"
@@ -30,11 +27,14 @@ LOCAL_RANKS = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 LOCAL_SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
 
 
-def choose(name: str, environ: Mapping[str, str]) -> str:
+def choose(name: str, environ: Mapping[str, str], options: LaunchOptions = NO_OPTIONS) -> str:
     """The engine that *name*, or else the environment, asks for, and never AUTO.
 
-    Raises `BrokenLaunch` for an unknown one.
+    Who says where the root is, or how to prove oneself there, means TCP. Raises `BrokenLaunch` for
+    an unknown name.
     """
+    if name == AUTO and (options.root or options.launcher or options.secret_file):
+        return TCP
     if name == AUTO:
         name = environ.get(ENGINE, AUTO)
     if name not in ENGINES:
@@ -70,32 +70,6 @@ def connect(engine: str, environ: Mapping[str, str], deadline: Deadline) -> Tran
     return StoreTransport.of_torchrun(environ, deadline)
 
 
-def place_on(transport: Transport, environ: Mapping[str, str], counts: Sequence[int] = ()) -> Place:
-    """This process's place for its next muster over *transport*.
-
-    *counts* says how many devices each process has, by default what the environment says, or one.
-    Raises `BrokenLaunch` where the environment cannot be right.
-    """
-    process, processes = transport.process, transport.processes
-    if not counts and DEVICES in environ and WORLD_SIZE in environ:
-        devices, world_size = unfold(environ[DEVICES]), int(environ[WORLD_SIZE])
-    else:
-        counts = counts or _counts(environ, processes)
-        first = sum(counts[:process])
-        devices, world_size = tuple(range(first, first + counts[process])), sum(counts)
-    return Place(
-        process=process,
-        processes=processes,
-        devices=devices,
-        world_size=world_size,
-        root="0",
-        job=b"",
-        epoch=next(_epochs(int(environ.get(EPOCH, "0")))),
-        secret=b"",
-        transport=transport,
-    )
-
-
 def hand_on(place: Place, environ: Mapping[str, str]) -> dict[str, str]:
     """The variables for a command that this process becomes, so that it may muster in its turn."""
     ours = {
@@ -110,21 +84,3 @@ def hand_on(place: Place, environ: Mapping[str, str]) -> dict[str, str]:
         "LOCAL_WORLD_SIZE": next((environ[name] for name in LOCAL_SIZES if name in environ), ""),
     }
     return {name: value for name, value in usual.items() if value} | dict(environ) | ours
-
-
-def _counts(environ: Mapping[str, str], processes: int) -> tuple[int, ...]:
-    counts = devices_listed(environ) if NEURON_DEVICES in environ else (1,)
-    if len(counts) == 1:
-        counts *= processes
-    if len(counts) != processes:
-        raise BrokenLaunch(
-            f"{NEURON_DEVICES} counts the devices of {len(counts)} processes, and the launcher "
-            f"started {processes}"
-        )
-    return counts
-
-
-@functools.cache
-def _epochs(first: int) -> Iterator[int]:
-    """The numbers of this process's musters, which all processes count alike."""
-    return itertools.count(first)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from rankmuster.finding import Finding, finding
 from rankmuster.launch import variables
-from rankmuster.launch.base import BrokenLaunch, Launcher, LaunchOptions, Place, number
+from rankmuster.launch.base import NO_OPTIONS, BrokenLaunch, Launcher, LaunchOptions, Place, number
 from rankmuster.launch.names import (
     DEVICES,
     EPOCH,
@@ -43,7 +43,7 @@ from rankmuster.launch.secret import (
 from rankmuster.launch.slurm import Slurm
 from rankmuster.ranks import unfold
 from rankmuster.transport.address import Reach, join_address, reach_of, split_address
-from rankmuster.transport.base import Deadline
+from rankmuster.transport.base import Deadline, Transport
 from rankmuster.transport.doors import open_door
 from rankmuster.transport.interfaces import address_towards
 
@@ -103,7 +103,10 @@ def launched(
     process, processes = _numbers(launcher, environ, options)
     if process >= processes:
         raise BrokenLaunch(f"process {process} of {processes}", fix="number processes from 0")
-    findings = list(_contradictions(launcher, environ, options, process, processes))
+    findings = []
+    if launcher is not None:
+        sources = (launcher.PROCESS, launcher.PROCESSES)
+        findings = _contradictions(sources, environ, options, process, processes)
     devices, size = _devices(process, processes, environ, options, findings)
     job = _job(launcher, environ, options)
     held = _held(Job(launcher.name if launcher else "", job, process))
@@ -124,6 +127,34 @@ def launched(
         findings=tuple(replace(found, ranks=devices) for found in findings),
         notes=_notes(launcher, environ, options, held.root) if 0 in devices else (),
         at_plan=held.key.remove if held.key else None,
+    )
+
+
+def carried(
+    transport: Transport, environ: Mapping[str, str], options: LaunchOptions = NO_OPTIONS
+) -> Place:
+    """This process's place for its next muster over *transport*, which says who we are.
+
+    No root has to be found and no secret kept. Raises `BrokenLaunch`.
+    """
+    options = with_environment(environ, options)
+    process, processes = transport.process, transport.processes
+    findings = _contradictions(transport.SOURCES, environ, options, process, processes)
+    devices, size = _devices(process, processes, environ, options, findings)
+    held = _held(Job("", b"carried", process))
+    if EPOCH in environ:
+        held.next_epoch = max(held.next_epoch, number(environ, EPOCH))
+    return Place(
+        process=process,
+        processes=processes,
+        devices=devices,
+        world_size=size,
+        root="0",
+        job=b"",
+        epoch=held.take_epoch(),
+        secret=b"",
+        transport=transport,
+        findings=tuple(replace(found, ranks=devices) for found in findings),
     )
 
 
@@ -166,19 +197,17 @@ def _numbers(
 
 
 def _contradictions(
-    launcher: type[Launcher] | None,
+    sources: tuple[str, str],
     environ: Mapping[str, str],
     options: LaunchOptions,
     process: int,
     processes: int,
 ) -> list[Finding]:
-    """RM006 for each number on which the launcher and the job's own variables differ."""
-    if launcher is None:
-        return []
+    """RM006 for each number on which *sources* and the job's own variables differ."""
     told = variables.declared(environ)
     asked = (
-        ("process number", launcher.PROCESS, process, options.process),
-        ("number of processes", launcher.PROCESSES, processes, options.processes),
+        ("process number", sources[0], process, options.process),
+        ("number of processes", sources[1], processes, options.processes),
     )
     found = []
     for what, source, value, given in asked:

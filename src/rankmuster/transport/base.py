@@ -161,6 +161,8 @@ class Transport(Protocol):
     """
 
     must_stay: ClassVar[bool]
+    SOURCES: ClassVar[tuple[str, str]]
+    """What people call the sources of `process` and `processes`."""
 
     @property
     def process(self) -> int:

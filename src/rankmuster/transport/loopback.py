@@ -68,6 +68,7 @@ class LoopbackTransport:
     """One process's part in a `Loopback` (see `base.Transport`)."""
 
     must_stay: ClassVar[bool] = True
+    SOURCES: ClassVar[tuple[str, str]] = ("the loopback's number", "the loopback's count")
 
     def __init__(self, world: Loopback, process: int) -> None:
         self.process, self.processes = process, world.processes

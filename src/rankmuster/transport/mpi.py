@@ -39,6 +39,7 @@ class MpiTransport:
     """
 
     must_stay: ClassVar[bool] = True
+    SOURCES: ClassVar[tuple[str, str]] = ("the MPI rank", "the MPI size")
 
     def __init__(self, comm: Any = None, *, deadline: Deadline) -> None:
         self._mpi = _initialised(deadline)

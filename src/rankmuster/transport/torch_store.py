@@ -45,6 +45,7 @@ class StoreTransport:
     """
 
     must_stay: ClassVar[bool] = False
+    SOURCES: ClassVar[tuple[str, str]] = (RANK, SIZE)
 
     def __init__(self, store: Any, process: int, processes: int, name: str = "0") -> None:
         self.process, self.processes = process, processes
