@@ -29,7 +29,6 @@ DTYPES = (
     *("UNKNOWN", "UINT64", "INT8", "UINT8", "INT16", "UINT16", "BF16", "FP16", "INT32", "UINT32"),
     *("FP32", "FP32R", "INT64", "FP8_E3", "FP8_E4", "FP8_E5"),
 )
-CHAINING_END = 3  # instr_chaining runs from 0, none, to 3, the last of a chain
 
 UNSIZED = vector("byte", 1)
 ANY_MAP = unordered_map("?", "?")
@@ -42,7 +41,7 @@ CONTEXT = declare(
     at(72, "map_72", ANY_MAP, note="its name is not public"),
     at(128, "all_posted_ops", UNSIZED, note="the size of its elements is not public"),
     at(152, "posted_ops", UNSIZED, 4, note="the size of its elements is not public"),
-    at(248, "stream_id_map", f"i32[{GROUPS}]", note="-1: not set"),
+    at(248, "stream_id_map", f"i32[{GROUPS}]", names={-1: "-1: not set"}),
     at(296, "group_n", "i32"),
     at(300, "state", "i32", names=STATES),
     at(816, "src_target_pairs", vector(PAIRS.name, PAIRS.size)),
@@ -77,7 +76,7 @@ OPERATION = declare(
     at(24, "data_type", "i32", names=DTYPES),
     at(64, "op_slot_idx", "u32"),
     at(208, "size_n", "u64"),
-    at(216, "instr_chaining", "i32", note=f"0: none, {CHAINING_END}: the last"),
+    at(216, "instr_chaining", "i32", names={0: "none", 3: "the last"}),
     about="one posted op; known in part",
 )
 

@@ -6,7 +6,7 @@ Pointers are shown, never followed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -157,6 +157,8 @@ def word_of(member: Member, number: int) -> tuple[Any, str]:
         return (hex(number), "not followed") if number else (None, "NULL")
     if member.word == "bool":
         return (bool(number), "") if number < 2 else (number, "neither 0 nor 1")
+    if isinstance(member.names, Mapping):
+        return number, member.names.get(number, "")
     if not member.names:
         return number, ""
     return number, member.names[number] if 0 <= number < len(member.names) else "no known value"

@@ -5,13 +5,15 @@ from __future__ import annotations
 from rankmuster.abi.containers import U32_LISTS, U32_MAP, U32S
 from rankmuster.abi.layout import at, declare
 
+RANKS = {-1: "not a member"}
+
 REPLICA_GROUP = declare(
     "enc_replica_group_info",
     96,
-    at(0, "rank", "i32", note="-1: not a member"),
+    at(0, "rank", "i32", names=RANKS),
     at(4, "rank_n", "i32"),
     at(8, "group_id", "i32"),
-    at(12, "src_target_pairs_id", "i32"),
+    at(12, "src_target_pairs_id", "i32", names={-1: "a declared group"}),
     at(16, "num_ops", "u32"),
     at(20, "sendrecv", "bool"),
     at(21, "nccl_mesh_supported", "bool"),
@@ -19,7 +21,7 @@ REPLICA_GROUP = declare(
     at(23, "signature", "byte[16]"),
     at(40, "participants", U32S),
     at(64, "bootstrap_participants", U32S),
-    at(88, "bootstrap_rank", "i32"),
+    at(88, "bootstrap_rank", "i32", names=RANKS),
     about="one replica group as one device sees it",
 )
 
@@ -29,7 +31,7 @@ PAIRS = declare(
     at(0, "pairs", U32_LISTS),
     at(24, "participants", U32S),
     at(48, "signature", "byte[16]"),
-    at(64, "rank", "i32", note="-1: not a member"),
+    at(64, "rank", "i32", names=RANKS),
     at(68, "rank_n", "i32"),
     at(72, "replica_group_id", "i32"),
     at(76, "src_target_pairs_id", "i32"),

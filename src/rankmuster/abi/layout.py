@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 Ctype = type[Any]  # what ctypes takes as a member type; its own base class is private
+Names = Sequence[str] | Mapping[int, str]
 Summary = Callable[[bytes], tuple[Any, str]]
 
 SCALARS: Mapping[str, Ctype] = MappingProxyType(
@@ -40,7 +41,8 @@ HOLE = "not_public_"
 class Member:
     """One member: `word` is a scalar, a pointer ("u32*"), or the name of the struct `layout`.
 
-    `count` is None for a single one. `names` holds the words for its numbers, by number.
+    `count` is None for a single one. `names` are the words for its numbers: a sequence has one for
+    every number there is, a mapping for those that mean something special.
     """
 
     offset: int
@@ -48,7 +50,7 @@ class Member:
     word: str
     count: int | None = None
     layout: Layout | None = None
-    names: Sequence[str] = ()
+    names: Names = ()
     note: str = ""
 
     @property
@@ -93,7 +95,7 @@ def at(
     kind: str | Layout,
     count: int | None = None,
     *,
-    names: Sequence[str] = (),
+    names: Names = (),
     note: str = "",
 ) -> Member:
     """A member at *offset*: *kind* is spelled as in C ("u32[4]", "char*") or is a layout."""
