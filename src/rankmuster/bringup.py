@@ -7,7 +7,7 @@ switchboard's. Knows no launcher and no file: its place is given to it, and so i
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TypeVar
@@ -22,6 +22,7 @@ from rankmuster.protocol.bootstrap import bootstrap
 from rankmuster.protocol.causes import LOST, Cause
 from rankmuster.protocol.closing import ROOT, Answer, blame, closing
 from rankmuster.protocol.frames import NO_SIGNATURE, NO_UNIQUE_ID
+from rankmuster.protocol.odd import Signed
 from rankmuster.protocol.refusal import GroupRefused, graver, is_hearsay
 from rankmuster.protocol.steps import Steps
 from rankmuster.protocol.unique_id import NONCE_BYTES, UniqueId
@@ -247,18 +248,41 @@ class BringUp:
         cause: Cause | None = None
         for (key, _), outcome in self.board.groups.outcome.items():
             if isinstance(outcome, MusterError) and graver(no, outcome) is not no:
-                no, cause = outcome, self._cause_of(outcome, members_of[key], phase)
+                no, cause = outcome, self._cause_of(outcome, key, members_of, phase)
         return cause
 
-    def _cause_of(self, no: MusterError, members: SubGroup, phase: str) -> Cause:
+    def _cause_of(
+        self, no: MusterError, key: bytes, members_of: dict[bytes, SubGroup], phase: str
+    ) -> Cause:
+        members = members_of[key]
         rank = no.rank if isinstance(no, GroupRefused) else None
         if rank is not None and isinstance(no.__cause__, MusterError):
             seat = self.board.seat_of[members[rank]]
             return blame(seat, no.__cause__, "while others waited for it", phase)
+        signatures = no.signatures if isinstance(no, GroupRefused) else {}
         # A signature that differs although the root found all programs alike: some process's card
         # and its frames contradict each other.
         code = "" if is_hearsay(no) else "RM006"
-        return Cause(message=str(no), code=code, phase=phase, hearsay=is_hearsay(no))
+        return Cause(
+            message=str(no),
+            code=code,
+            phase=phase,
+            hearsay=is_hearsay(no),
+            signed=tuple(dict.fromkeys(self._signed(members_of))) if signatures else (),
+        )
+
+    def _signed(self, members_of: dict[bytes, SubGroup]) -> Iterator[Signed]:
+        """All signatures that differ, in all our groups."""
+        for (key, _), no in self.board.groups.outcome.items():
+            for rank, signature in no.signatures.items() if isinstance(no, GroupRefused) else ():
+                members = members_of[key]
+                yield Signed(
+                    group=key.hex(),
+                    size=len(members),
+                    rank=rank,
+                    process=self.board.seat_of[members[rank]],
+                    signature=signature.hex(),
+                )
 
     def _finding_of(self, cause: Cause) -> Finding:
         plan = self.board.plan

@@ -56,27 +56,40 @@ def reduce_verdict(
     Only rank 0's None speaks for the group. A rank that has a *no* of its own still hears both
     children: they wait for it.
     """
+    odd: dict[int, bytes] = {}
     for child in tree_children(rank, size):
-        no = graver(no, (yield from _hear_child(child, signature)))
+        theirs, heard = yield from _hear_child(child)
+        no = graver(no, heard)
+        if theirs not in (None, signature):
+            odd[child] = theirs
+    if odd:
+        no = graver(no, _differing({rank: signature, **odd}))
     if rank > 0:
         frame = pack_verdict(signature, agrees=no is None)
         no = graver(no, (yield from tell(tree_parent(rank), frame)))
     return no
 
 
-def _hear_child(child: int, signature: bytes) -> Steps[MusterError | None]:
+def _hear_child(child: int) -> Steps[tuple[bytes | None, MusterError | None]]:
+    """The child's signature, None where it sent none, and its reason to say no."""
     try:
         theirs, agrees = unpack_verdict((yield Recv(child, VERDICT.size)))
     except PeerTrouble as trouble:
-        return refused_by(child, trouble)
+        return None, refused_by(child, trouble)
     if not agrees:
-        return GroupRefused(f"rank {child}, or one that reports to it, says no", hearsay=True)
-    if theirs != signature:
-        # Which of the two is the odd one cannot be told from one edge: nobody is named.
-        return GroupRefused(
-            f"rank {child} holds signature {theirs.hex()}, its parent in the tree {signature.hex()}"
-        )
-    return None
+        no = GroupRefused(f"rank {child}, or one that reports to it, says no", hearsay=True)
+        # A rank that has no signature of its own to show refuses with zeroes.
+        return (None if theirs == NO_SIGNATURE else theirs), no
+    return theirs, None
+
+
+def _differing(signatures: dict[int, bytes]) -> GroupRefused:
+    """Children of a rank hold others than its own; which is the odd one, one edge cannot tell."""
+    (rank, mine), *others = signatures.items()
+    told = ", ".join(f"rank {child} holds signature {theirs.hex()}" for child, theirs in others)
+    return GroupRefused(
+        f"{told}, rank {rank}, their parent in the tree, {mine.hex()}", signatures=signatures
+    )
 
 
 def broadcast_ticket(

@@ -6,14 +6,16 @@ no trees.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from rankmuster.errors import InvariantError, RemoteProtocolError
+from rankmuster.protocol.odd import Signed, odd_ones
 
 MESSAGE_CHARS = 500
 NAME_CHARS = 40
+SIGNED = 64
 HEAD_BYTES = 100  # of the frame and of the list, beside the causes
 LOST = "RM602"
 SILENT = "RM603"
@@ -23,7 +25,8 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One reason for a no: a finding's `code` (or "" for one without), what, in which phase.
 
     `process` is the number of the process at fault, None where the reporter cannot tell;
-    *hearsay* is a no that the reporter only passes on.
+    *hearsay* is a no that the reporter only passes on. Where signatures differ, `signed` holds
+    all those that the reporter saw on both sides, in all groups, or nothing if they are too many.
     """
 
     message: str
@@ -32,6 +35,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     process: int | None = None
     fix: str = ""
     hearsay: bool = False
+    signed: tuple[Signed, ...] = ()
 
     def cut(self) -> Cause:
         """The same cause with its texts within the bound of a frame."""
@@ -41,6 +45,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             fix=_cut(self.fix, MESSAGE_CHARS),
             code=_cut(self.code, NAME_CHARS),
             phase=_cut(self.phase, NAME_CHARS),
+            signed=self.signed if len(self.signed) <= SIGNED else (),
         )
 
 
@@ -93,10 +98,32 @@ def root_causes(reports: Mapping[int, Cause]) -> tuple[Cause, ...]:
     named = _without_silence_of(waited | passed_on, first_hand)
     named = named or _without_silence_of(waited, first_hand) or first_hand
     distinct: dict[tuple[str, int | str], Cause] = {}
-    for cause in named or reports.values():
+    for cause in _with_odd_ones(named) or reports.values():
         about = cause.message if cause.process is None else cause.process
         distinct.setdefault((cause.code, about), cause)
     return tuple(distinct.values())
+
+
+def _with_odd_ones(causes: Sequence[Cause]) -> Sequence[Cause]:
+    """The same, with whoever holds an odd signature named.
+
+    Only where signatures are all that is wrong: who was lost, or saw too much, saw what is missing.
+    """
+    if not all(cause.signed for cause in causes):
+        return causes
+    seen = {signed: cause for cause in causes for signed in cause.signed}
+    odd = [
+        Cause(
+            message=f"process {each.process} holds signature {each.signature} in a group of "
+            f"{each.size}, most of which hold {usual}",
+            code=seen[each].code,
+            phase=seen[each].phase,
+            process=each.process,
+        )
+        for each, usual in odd_ones(seen)
+    ]
+    who = {named.process for named in odd}
+    return [*odd, *(c for c in causes if who.isdisjoint(s.process for s in c.signed))]
 
 
 def _is_silence_of_another(cause: Cause, who: int) -> bool:

@@ -15,6 +15,7 @@ from rankmuster.protocol.bootstrap import bootstrap
 from rankmuster.protocol.causes import Cause
 from rankmuster.protocol.closing import Answer, blame, closing
 from rankmuster.protocol.frames import NO_UNIQUE_ID
+from rankmuster.protocol.odd import Signed
 from rankmuster.protocol.refusal import GroupRefused, graver, is_hearsay
 from rankmuster.protocol.steps import Steps
 
@@ -69,17 +70,25 @@ def muster(
     try:
         unique_id = yield from form(rank, size, signature, unique_id, no)
     except MusterError as error:
-        cause = cause_of(error, rank)
+        cause = cause_of(error, rank, size)
     answer = yield from closing(rank, size, cause)
     if not answer.go:
         raise MusterRefused(answer)
     return unique_id
 
 
-def cause_of(error: MusterError, process: int, phase: str = "bootstrap") -> Cause:
-    """What *process* reports for an *error* that ended its part; ranks are processes here."""
+def cause_of(error: MusterError, process: int, size: int, phase: str = "bootstrap") -> Cause:
+    """What *process* of *size* reports for an *error* that ended its part; ranks are processes."""
     if not isinstance(error, GroupRefused):
         return Cause(message=str(error), phase=phase, process=process)
     if error.rank is not None and isinstance(error.__cause__, MusterError):
         return blame(error.rank, error.__cause__, "while others waited for it", phase)
-    return Cause(message=str(error), phase=phase, hearsay=is_hearsay(error))
+    return Cause(
+        message=str(error),
+        phase=phase,
+        hearsay=is_hearsay(error),
+        signed=tuple(
+            Signed(size=size, rank=rank, process=rank, signature=signature.hex())
+            for rank, signature in error.signatures.items()
+        ),
+    )

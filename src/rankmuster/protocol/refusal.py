@@ -5,6 +5,8 @@ It knows ranks of one group, and no tree.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rankmuster.errors import MusterError, NotAgreed
 from rankmuster.protocol.steps import PeerTrouble, Send, Steps
 
@@ -13,14 +15,21 @@ class GroupRefused(NotAgreed):
     """The group said no.
 
     `rank` is whom this rank saw fail, None where it saw no one rank fail; *hearsay* is a no that
-    others began.
+    others began. `signatures` are those of ranks that differ, this rank's first.
     """
 
     def __init__(
-        self, what: str, *, rank: int | None = None, hearsay: bool = False, fix: str = ""
+        self,
+        what: str,
+        *,
+        rank: int | None = None,
+        hearsay: bool = False,
+        signatures: Mapping[int, bytes] | None = None,
+        fix: str = "",
     ) -> None:
         super().__init__(what, fix=fix)
         self.rank, self.hearsay = rank, hearsay
+        self.signatures = signatures or {}
 
 
 def tell(peer: int, frame: bytes) -> Steps[MusterError | None]:

@@ -1,0 +1,171 @@
+"""How a simulated world ended: who said what, who was named, what it cost, and was it as promised.
+
+Values only. The promise (design: never hangs, one answer, names the one at fault) is judged here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from rankmuster.finding import Finding
+from rankmuster.ranks import fold
+from rankmuster.testing.scenario import Scenario
+from rankmuster.testing.virtual import Packet
+
+SCHEMA = "rankmuster.simulation/1"
+DEAD = frozenset({"killed", "stopped"})
+INFORMATION = frozenset({"RM604"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """When, in which phase and how a process ended: "go", a verdict, "killed", "stopped", "hangs".
+
+    `findings` are those that it was told.
+    """
+
+    at: float
+    phase: str
+    how: str
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def lives(self) -> bool:
+        """Whether it lived to hear an answer, or to wait for one in vain."""
+        return self.how not in DEAD
+
+
+class Said(NamedTuple):
+    """A line for people, when and by which process."""
+
+    at: float
+    process: int
+    line: str
+
+
+class Hop(NamedTuple):
+    """One message of the slowest path: when it was sent and taken, from whom to whom."""
+
+    sent_at: float
+    taken_at: float
+    source: int
+    destination: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsed:
+    """What became of a scenario. Times are virtual seconds since it began.
+
+    `phases` holds the longest time that a living process spent in each; `rounds` the longest chain
+    of messages that wait for each other, `slowest_path` the one that ends with the last answer.
+    """
+
+    scenario: Scenario
+    endings: tuple[tuple[int, Ending], ...]
+    said: tuple[Said, ...]
+    phases: Mapping[str, float]
+    messages: int
+    payload_bytes: int
+    rounds: int
+    slowest_path: tuple[Hop, ...]
+
+    @property
+    def living(self) -> tuple[tuple[int, Ending], ...]:
+        """The processes that were neither killed nor stopped."""
+        return tuple(each for each in self.endings if each[1].lives)
+
+    @property
+    def verdict(self) -> str:
+        """The one answer of all living processes, "agree" for a go; "split" where there are two."""
+        found = {ending.how.replace("go", "agree") for _, ending in self.living}
+        return found.pop() if len(found) == 1 else "split" if found else "nobody is left"
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the process says that leads, or else the first one."""
+        return self.living[0][1].findings if self.living else ()
+
+    @property
+    def named(self) -> frozenset[int]:
+        """The devices that any living process was given a reason about."""
+        return frozenset(
+            device
+            for _, ending in self.living
+            for found in ending.findings
+            if found.code not in INFORMATION
+            for device in found.ranks
+        )
+
+    @property
+    def seconds(self) -> float:
+        """When the last living process had its answer."""
+        return max((ending.at for _, ending in self.living), default=0.0)
+
+    @property
+    def named_at(self) -> float | None:
+        """When somebody was first named, in a line on the way or in an answer."""
+        times = [said.at for said in self.said]
+        times += [ending.at for _, ending in self.living if ending.findings]
+        return min(times, default=None)
+
+    def broken(self) -> Iterator[str]:
+        """Every way in which the promise was not kept."""
+        for number, ending in self.endings:
+            if ending.how == "hangs":
+                yield f"process {number} hangs in the {ending.phase} phase"
+        if self.verdict == "split" and not self._is_roots_last_word():
+            answers = {how: fold(n for n, e in self.living if e.how == how) for how in self._hows()}
+            told = ", ".join(f"{how} in {who}" for how, who in sorted(answers.items()))
+            yield f"there are two answers: {told}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON prints it."""
+        return {
+            "schema": SCHEMA,
+            "replay": self.scenario.replay,
+            "verdict": self.verdict,
+            "broken": list(self.broken()),
+            "world": {"size": self.scenario.world_size, "processes": self.scenario.processes},
+            "seconds": self.seconds,
+            "named": fold(self.named),
+            "named_at": self.named_at,
+            "findings": [each.to_dict() for each in self.findings],
+            "endings": [
+                {"process": number, "how": each.how, "phase": each.phase, "at": each.at}
+                for number, each in self.endings
+            ],
+            "phases": dict(self.phases),
+            "rounds": self.rounds,
+            "messages": self.messages,
+            "bytes": self.payload_bytes,
+            "slowest_path": [hop._asdict() for hop in self.slowest_path],
+            "said": [said._asdict() for said in self.said],
+        }
+
+    def _hows(self) -> set[str]:
+        return {ending.how for _, ending in self.living}
+
+    def _is_roots_last_word(self) -> bool:
+        """Whether the root fell between two of its go frames, and those without name it.
+
+        No protocol can prevent that one: whoever has the last word may die in the middle of it.
+        """
+        dead_root = any(number == 0 and not ending.lives for number, ending in self.endings)
+        without = [ending for _, ending in self.living if ending.how != "go"]
+        blamed = all({d for f in e.findings for d in f.ranks} == {0} for e in without)
+        return dead_root and "hangs" not in self._hows() and blamed
+
+
+def slowest_path(last: Packet | None) -> tuple[Hop, ...]:
+    """The chain of messages that ends with *last*, the first one first."""
+    hops = []
+    while last is not None:
+        source, to = last.sender.owner, last.sender.other
+        if to is not None:
+            ends = source.me.process, to.owner.me.process
+            hops.append(Hop(last.sent_at, last.taken_at, *ends, last.name))
+        last = last.after
+    return tuple(reversed(hops))
