@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from rankmuster.launch.base import Place
+import rankmuster
+from rankmuster.launch.base import NO_OPTIONS, LaunchOptions, Place
+from rankmuster.launch.fork import Family
 from rankmuster.launch.local import LocalWorld, attach
 from rankmuster.program import Program
 from rankmuster.report import Disagreement
@@ -110,3 +112,32 @@ def die(phase_to_die_in: str, process: int, how: int = signal.SIGKILL):
             os.kill(os.getpid(), how)
 
     return on_phase
+
+
+def hand_started(
+    environs: Sequence[Mapping[str, str]],
+    program: Callable[[], Program],
+    *,
+    deadline_s: float = 5.0,
+    options: LaunchOptions = NO_OPTIONS,
+) -> list[tuple[str, list[tuple[str, str]], int]]:
+    """Verdict, findings and exit code of processes that share nothing but their variables."""
+
+    def main(number: int, result: int) -> int:
+        try:
+            with rankmuster.muster(
+                program(), deadline_s=deadline_s, environ=environs[number], options=options
+            ) as session:
+                report = session.report
+        except Disagreement as no:
+            report = no.report
+        os.write(result, msgspec.json.encode((0.0, report.to_dict())))
+        return report.exit_code()
+
+    with Family(len(environs), main) as family:
+        results = {}
+        while got := family.next_result(time.monotonic() + deadline_s + LATE_S):
+            results[got[0]] = got[1]
+        family.end(0.0)
+        codes = family.wait()
+    return [outcome(results.get(number, b""), code)[:3] for number, code in enumerate(codes)]

@@ -88,6 +88,7 @@ class Job(NamedTuple):
     launcher: str
     name: bytes
     process: int
+    root: str = ""
 
 
 def launched(
@@ -109,9 +110,10 @@ def launched(
         findings = _contradictions(sources, environ, options, process, processes)
     devices, size = _devices(process, processes, environ, options, findings)
     job = _job(launcher, environ, options)
-    held = _held(Job(launcher.name if launcher else "", job, process))
+    root = options.root or (launcher.root(environ) if launcher else "")
+    held = _held(Job(launcher.name if launcher else "", job, process, root))
     if held.root == "":
-        _prepare(held, launcher, environ, options, deadline, leads=0 in devices)
+        _prepare(held, launcher, environ, options, deadline, root=root, leads=0 in devices)
     return Place(
         launcher=launcher.name if launcher else "",
         process=process,
@@ -279,12 +281,12 @@ def _prepare(
     options: LaunchOptions,
     deadline: Deadline,
     *,
+    root: str,
     leads: bool,
 ) -> None:
     """Find the secret and the root, once for all musters of this process in one job."""
     attempt = number(environ, launcher.ATTEMPT) if launcher and launcher.ATTEMPT in environ else 0
     held.next_epoch = number(environ, EPOCH) if EPOCH in environ else attempt * MUSTERS_EACH
-    root = options.root or (launcher.root(environ) if launcher else "")
     if not root and launcher is None:
         raise BrokenLaunch("nobody says where the root is", fix="say --root host:port")
     if not root and launcher is not None:
