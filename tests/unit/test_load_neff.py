@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import tarfile
@@ -90,6 +91,16 @@ def test_a_folder_takes_the_pair_as_one(model: Path) -> None:
     Path(f"{model}.json").write_bytes(write(OPS))
     (copy,) = loaded(model.parent).copies
     assert (copy.path, copy.program.ops) == (str(model), OPS.ops)
+
+
+def test_both_named_on_the_command_line_are_one(model: Path) -> None:
+    """A shell that expands * names the companion too; a packed NEFF has the same one."""
+    Path(f"{model}.json").write_bytes(write(OPS))
+    assert [copy.path for copy in loaded(model, f"{model}.json").copies] == [str(model)]
+    Path(f"{model}.gz").write_bytes(gzip.compress(model.read_bytes()))
+    model.unlink()
+    (copy,) = loaded(f"{model}.gz", f"{model}.json").copies
+    assert copy.program.ops == OPS.ops
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from rankmuster.abi import algorithms, communicators, context, dispatch, groups, network, world
+from rankmuster.abi import (
+    algorithms,
+    communicators,
+    context,
+    dispatch,
+    files,
+    groups,
+    network,
+    world,
+)
 from rankmuster.abi.layout import Layout
 from rankmuster.errors import InvalidProgram, did_you_mean
 
-FAMILIES = (world, communicators, groups, context, algorithms, network, dispatch)
+FAMILIES = (world, communicators, groups, context, algorithms, network, dispatch, files)
 
 STRUCTS: Mapping[str, Layout] = MappingProxyType(
     {

@@ -154,7 +154,7 @@ def value_of(member: Member, chunk: bytes) -> tuple[Any, str]:
 def word_of(member: Member, number: int) -> tuple[Any, str]:
     """One number as what it stands for."""
     if member.is_pointer:
-        return (hex(number), "not followed") if number else (None, "NULL")
+        return (hex(number), "") if number else (None, "NULL")
     if member.word == "bool":
         return (bool(number), "") if number < 2 else (number, "neither 0 nor 1")
     if isinstance(member.names, Mapping):

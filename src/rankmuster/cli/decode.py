@@ -17,6 +17,7 @@ from rankmuster.render.words import count, printable
 
 IMAGE_SCHEMA, STRUCTS_SCHEMA = "rankmuster.image/1", "rankmuster.structs/1"
 LISTED = 12  # numbers of an array that a table shows
+VALUE_COLUMNS = 34  # longer values push their own notes to the right
 
 
 @click.command()
@@ -81,6 +82,7 @@ def image_text(layout: Layout, name: str, found: Sequence[Row], note: str) -> st
     field, offset, size, shown_value = (
         max(map(len, each)) for each in list(zip(*cells, strict=True))[:4]
     )
+    shown_value = min(shown_value, VALUE_COLUMNS)
     lines = (
         f"{a:{field}}  {b:>{offset}}  {c:>{size}}  {d:{shown_value}}  {e}".rstrip()
         for a, b, c, d, e in cells

@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection
 
 from rankmuster.errors import InvalidProgram
-from rankmuster.load.files import contents, shown, translated
+from rankmuster.load.files import STDIN, contents, shown, translated
 from rankmuster.program import Program
 
 ENTRY, BESIDE = "neff.json", ".json"
@@ -21,9 +21,15 @@ def is_unpacked(folder: str) -> bool:
     return os.path.isfile(os.path.join(folder, ENTRY))  # noqa: PTH113, PTH118 paths as typed
 
 
-def companions(files: Collection[str]) -> set[str]:
-    """Those of *files* that supply the ops of a NEFF among them."""
-    return {f"{path}{BESIDE}" for path in files if path.endswith(".neff")}.intersection(files)
+def beside(path: str) -> str:
+    """Where the ops of the NEFF *path* would be."""
+    return path.rstrip("/").removesuffix(".gz") + BESIDE
+
+
+def companions(paths: Collection[str]) -> set[str]:
+    """Those of *paths* that supply the ops of a NEFF among them."""
+    neffs = (path for path in paths if path.endswith((".neff", ".neff.gz")))
+    return {beside(path) for path in neffs}.intersection(paths)
 
 
 def unpacked(folder: str, world: int | None) -> Program:
@@ -51,10 +57,10 @@ def unpacked(folder: str, world: int | None) -> Program:
 
 def supplied(path: str, program: Program) -> Program:
     """*program*, which was read from *path*: a NEFF with the ops beside it, else itself."""
-    beside = path.rstrip("/") + BESIDE
-    if program.format != "neff" or not os.path.isfile(beside):  # noqa: PTH113 paths stay as typed
+    ops = beside(path)
+    if program.format != "neff" or path == STDIN or not os.path.isfile(ops):  # noqa: PTH113 as typed
         return program
     from rankmuster.formats import json_program, neff
 
-    with contents(beside) as data:
-        return neff.with_ops(program, json_program.read(data, where=shown(beside)))
+    with contents(ops) as data:
+        return neff.with_ops(program, json_program.read(data, where=shown(ops)))

@@ -77,6 +77,8 @@ def find(arguments: Sequence[str]) -> tuple[Batch, ...]:
             found.setdefault(source.path, source)
         if len(found) > FILES_MAX:
             raise UnreadableInput(f"more than {FILES_MAX} files", fix="name fewer")
+    for path in neff.companions(found):
+        del found[path]
     dumped = dumps(found)
     if not dumped:
         return (plain_batch(tuple(found.values()), notes),)
@@ -159,7 +161,6 @@ def programs(files: Sequence[str], notes: list[str]) -> list[str]:
     A file that no reader knows counts all the same when its name is made like that of a program:
     a broken 3.json beside 0.json is a malformed program, not a stranger.
     """
-    files = sorted({*files} - neff.companions(files), key=natural)
     shape = {path: DIGITS.sub("#", PurePath(path).name) for path in files}
     shapes = {shape[path] for path in files if sniffed(path)}
     chosen = [path for path in files if shape[path] in shapes]

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from rankmuster.abi import STRUCTS, Layout, struct_named
+from rankmuster.abi.decode import rows
 from rankmuster.abi.layout import at, declare
 from rankmuster.errors import InvalidProgram
+from rankmuster.formats.neff.header import unpack
+from rankmuster.testing.neff import neff
 
 SIZES = {
     "enc_glb_comm": 564408,
@@ -116,6 +119,16 @@ def test_a_c_compiler_agrees(tmp_path: Path) -> None:
         ["gcc", "-fsyntax-only", source], capture_output=True, text=True, check=False, timeout=60
     )
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_the_header_of_a_neff() -> None:
+    """The struct and the reader's own format are one layout."""
+    image = neff(header={"core_size": 2, "name": "step"})
+    found = {row.field: row.value for row in rows(STRUCTS["neff_header"], image)}
+    header = unpack(image[:1024])
+    assert found["hash"] == header.digest.hex()
+    assert (found["pkg_version"], found["data_size"]) == (2, header.data_size)
+    assert (found["name"], found["lnc_size"]) == ("step", 2) == (header.name, header.core_size)
 
 
 def test_a_wrong_table_fails_at_once() -> None:

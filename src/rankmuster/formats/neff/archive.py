@@ -54,6 +54,7 @@ def json_files(data: Buffer, start: int, where: str) -> dict[str, bytes]:
     stream = Stream(chunks=unpacked(data, start, where), where=where)
     found: dict[str, bytes] = {}
     names: set[str] = set()
+    held = 0
     for member in members(stream):
         if member.type == FOLDER:
             continue
@@ -61,7 +62,8 @@ def json_files(data: Buffer, start: int, where: str) -> dict[str, bytes]:
             raise stream.error(f"{member.name!r} stands twice in the archive")
         names.add(member.name)
         if is_wanted(member.name):
-            if member.size + sum(map(len, found.values())) > 4 * JSON_BYTES_MAX:
+            held += member.size
+            if held > 4 * JSON_BYTES_MAX:
                 raise stream.error(f"{member.name!r}: more than {4 * JSON_BYTES_MAX} bytes of JSON")
             found[member.name] = stream.take(member.size, JSON_BYTES_MAX, repr(member.name))
         else:
@@ -156,6 +158,8 @@ def members(stream: Stream) -> Iterator[Member]:
         block = b"" if stream.ended() else stream.take(BLOCK, BLOCK, "a header")
         if not block.strip(b"\0"):
             return
+        if number == MEMBERS_MAX:
+            break
         member = entry(block, stream)
         if member.type in (PAX, PAX_GLOBAL, LONG_NAME):
             said |= extension(member, stream)
@@ -164,8 +168,6 @@ def members(stream: Stream) -> Iterator[Member]:
             raise stream.error(f"{member.name!r} is {REFUSED[member.type]}")
         if member.type not in (*FILES, FOLDER):
             raise stream.error(f"{member.name!r} has the unknown type {member.type!r}")
-        if number == MEMBERS_MAX:
-            break
         yield renamed(member, said, stream)
         said = {}
     raise stream.error(f"the archive has more than {MEMBERS_MAX} members")

@@ -30,11 +30,8 @@ class Header:
     data_size: int
     major: int
     minor: int
-    build: str
     digest: bytes
-    uuid: bytes
     name: str
-    cores: int
     feature_bits: int
     core_size: int | None
 
@@ -63,27 +60,20 @@ def read_header(data: Buffer, where: str) -> Header:
 
 
 def unpack(image: bytes) -> Header:
-    """The fields of the header, unchecked."""
-    fields = HEADER.unpack(image)
-    package, _, data_size, major, minor, build, _, digest, uuid, name, cores, _, bits, lnc = fields
+    """What we need of the header, unchecked; `rankmuster decode neff_header` shows all of it."""
+    package, _, data_size, major, minor, _, _, digest, _, name, _, _, bits, core_size = (
+        HEADER.unpack(image)
+    )
     return Header(
         package=package,
         data_size=data_size,
         major=major,
         minor=minor,
-        build=text(build),
         digest=digest,
-        uuid=uuid,
-        name=text(name),
-        cores=cores,
+        name=name.partition(b"\0")[0].decode("utf-8", "replace"),
         feature_bits=bits,
-        core_size=lnc or None,
+        core_size=core_size or None,
     )
-
-
-def text(field: bytes) -> str:
-    """A C string."""
-    return field.partition(b"\0")[0].decode("utf-8", "replace")
 
 
 def check_versions(header: Header, where: str) -> None:
