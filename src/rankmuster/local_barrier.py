@@ -227,7 +227,7 @@ class LocalBarrier:
                 if key.fileobj is self._listener:
                     self._accept()
                 elif isinstance(key.fileobj, socket.socket):
-                    self._read(key.fileobj, deadline)
+                    self._read(key.fileobj)
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -238,7 +238,7 @@ class LocalBarrier:
             else:
                 self._adopt(link)
 
-    def _read(self, link: socket.socket, deadline: Deadline) -> None:
+    def _read(self, link: socket.socket) -> None:
         try:
             chunk = link.recv(1 << 12)
         except BlockingIOError:
@@ -250,11 +250,11 @@ class LocalBarrier:
         while len(inbox) >= FRAME.size and link in self._inbox:
             word, about = FRAME.unpack_from(inbox)
             del inbox[: FRAME.size]
-            self._hear(link, word, about, deadline)
+            self._hear(link, word, about)
         if not chunk and link in self._inbox:
             self._drop(link)
 
-    def _hear(self, link: socket.socket, word: int, about: int, deadline: Deadline) -> None:
+    def _hear(self, link: socket.socket, word: int, about: int) -> None:
         device = self._device_of(link)
         if device is None:  # its first frame says who it is
             if about in self._below and about not in self._links:
@@ -264,7 +264,8 @@ class LocalBarrier:
         elif word == Word.LOST:
             self._end(Word.LOST, about, _lost(about))
         elif word == Word.LATE:
-            self._end(Word.LATE, about, _late(about, deadline))
+            what = f"device {about} did not come to the local barrier in time"
+            self._end(Word.LATE, about, DeadlineExceeded(what))
         else:
             self._came.add(device)
 

@@ -15,6 +15,7 @@ from rankmuster.transport.framing import Frame, Kind
 from rankmuster.transport.tcp import TcpEndpoint
 
 LISTEN_S = 0.2  # silence after which a peer that we wait for is dialled, to learn whether it lives
+GRACE_S = 0.1
 PARKED_BYTES = 64 << 20  # that came before they were asked for
 DRAIN_S = 1.0
 
@@ -31,6 +32,7 @@ class Links:
         self.addresses: Mapping[int, str] = {}
         self.device_of: dict[int, int] = {}  # of every proven connection, by handle
         self._dialled: dict[int, int] = {}
+        self._inbound: dict[int, int] = {}  # the connection on which a device sends to us
         self._came: dict[int, deque[bytes]] = {}
         self._lost: dict[int, str] = {}
         self._parked = 0
@@ -53,10 +55,11 @@ class Links:
     def recv(self, peer: int, nbytes: int, deadline: Deadline) -> bytes:
         """Wait for the next frame of *peer*. Raises `PeerLost` and `DeadlineExceeded`."""
         self._check()
-        listen_until = min(deadline.at, time.monotonic() + LISTEN_S)
-        if not self._pump(lambda: self._has(peer), listen_until):
+        if not self._pump(lambda: self._has(peer), min(deadline.at, time.monotonic() + LISTEN_S)):
             self._way_to(peer)
             self._pump(lambda: self._has(peer), deadline.at)
+        if not self._came.get(peer):  # its last words may be on a connection that is not in yet
+            self._pump(lambda: self._spoke(peer), min(deadline.at, time.monotonic() + GRACE_S))
         if queue := self._came.get(peer):
             frame = queue.popleft()
             self._parked -= len(frame)
@@ -83,17 +86,25 @@ class Links:
         match event:
             case Joined(handle, identity, Role.PEER) if handle not in self.device_of:
                 self.device_of[handle] = identity.process
+                self._inbound[identity.process] = handle
             case Received(handle, frame) if frame.kind is Kind.CALLER:
                 self._park(handle, frame)
             case Lost(handle, why) if handle in self.device_of:
-                self._lost.setdefault(self.device_of.pop(handle), why)
+                device = self.device_of.pop(handle)
+                self._lost.setdefault(device, why)
+                if self._inbound.get(device) == handle:
+                    del self._inbound[device]
 
     def _late(self, peer: int, deadline: Deadline) -> DeadlineExceeded:
         self._broken = f"device {peer} did not answer within {deadline.whole_s:g} s"
         return DeadlineExceeded(self._broken)
 
+    def _spoke(self, peer: int) -> bool:
+        return bool(self._came.get(peer))
+
     def _has(self, peer: int) -> bool:
-        return bool(self._came.get(peer)) or peer in self._lost
+        """Whether there is a frame, or there will be none: what it sent before it went counts."""
+        return self._spoke(peer) or (peer in self._lost and peer not in self._inbound)
 
     def _check(self, peer: int | None = None) -> None:
         if self._broken:

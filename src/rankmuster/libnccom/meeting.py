@@ -45,12 +45,13 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """The root's answer: the world, or `refused` and why."""
+    """The root's answer: the world, or `refused` and why; *late* where only time was short."""
 
     hellos: tuple[Hello, ...] = ()
     cluster_id: int = 0
     epoch: int = 0
     refused: str = ""
+    late: bool = False
 
 
 class Roll:
@@ -173,7 +174,7 @@ def pack(table: Table) -> bytes:
 def _no(links: Links, roll: Roll) -> MusterError:
     """Tell everybody who is here that the world does not come up, and why."""
     why = roll.problem or f"device {roll.missing} never came"
-    _tell(links, roll, Table(refused=why))
+    _tell(links, roll, Table(refused=why, late=not roll.problem))
     links.drain(Deadline.after(MARGIN_MAX_S))
     if roll.problem:
         return WorldMismatch(why, fix="start every process with the same count and its own id")
@@ -217,7 +218,8 @@ def _read(payload: bytes) -> Table:
     except msgspec.DecodeError as error:
         raise RemoteProtocolError(f"the root's answer cannot be read: {error}") from error
     if table.refused:
-        raise WorldMismatch(f"device 0 says: {table.refused}")
+        kind = DeadlineExceeded if table.late else WorldMismatch
+        raise kind(f"device 0 says: {table.refused}")
     if [each.peer.device for each in table.hellos] != list(range(len(table.hellos))):
         raise LocalProtocolError("the root's table is not one of all devices in order")
     return table

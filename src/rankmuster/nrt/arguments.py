@@ -77,6 +77,14 @@ def _whole(name: str, value: Any, low: int, high: int) -> int:
     return value
 
 
+def listed(name: str, value: Any) -> list[Any]:
+    """The members of a list. Raises BadArgument."""
+    try:
+        return list(value)
+    except TypeError as error:
+        raise BadArgument(f"{name} is a list, not {value!r}") from error
+
+
 def out(name: str, value: Any) -> Out[Any]:
     """An out-parameter. Raises BadArgument."""
     if not isinstance(value, Out):
@@ -105,6 +113,6 @@ def writable(name: str, value: Any, at_least: int) -> memoryview:
 
 def choice(name: str, value: Any, allowed: dict[int, Any]) -> Any:
     """What a number of the header stands for. Raises BadArgument."""
-    if value not in allowed:
+    if not isinstance(value, int) or value not in allowed:
         raise BadArgument(f"{name} is one of {', '.join(map(str, allowed))}, not {value!r}")
     return allowed[value]

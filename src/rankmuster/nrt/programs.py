@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from rankmuster import formats
@@ -18,22 +17,23 @@ Loadable = Any
 
 def read_functions(neff: Loadable, size: int, world: int) -> tuple[Program, ...]:
     """The functions of a program, of a buffer its first *size* bytes. Raises as `formats.read`."""
+    if not isinstance(neff, list | tuple):
+        return (read_function(neff, size, world),)
+    return tuple(read_function(each, None, world) for each in neff)
+
+
+def read_function(neff: Loadable, size: int | None, world: int) -> Program:
+    """One function; *size* None takes the whole buffer."""
     if isinstance(neff, Program):
-        return (neff,)
-    if isinstance(neff, list | tuple):
-        parts = (
-            read_functions(each, size if isinstance(each, Program) else len(each), world)
-            for each in neff
-        )
-        return tuple(program for part in parts for program in part)
-    data = bytes(arguments.readable("neff", neff, size)[:size])
-    return (formats.read(data, where="neff", world=world),)
+        return neff
+    data = arguments.readable("neff", neff, size or 0)
+    return formats.read(bytes(data[:size]), where="neff", world=world)
 
 
 def one_op(  # noqa: PLR0917 the order of the original
-    comm: NrtCcComm, inputs: Sequence[Any], outputs: Sequence[Any], dtype: int, op: int, cc_op: int
+    comm: NrtCcComm, input_list: Any, output_list: Any, dtype: int, op: int, cc_op: int
 ) -> Program:
-    """The program of one collective over lists of buffers. Raises BadArgument.
+    """The program of one collective over two lists of buffers. Raises BadArgument.
 
     Elements count as facts E4 says: a gather's are one rank's input, a scatter's one rank's output.
     """
@@ -43,6 +43,8 @@ def one_op(  # noqa: PLR0917 the order of the original
     name, width = arguments.choice("dtype", dtype, arguments.DTYPES)
     reduce = arguments.choice("op", op, arguments.OPS) if kind in REDUCING else None
     members = check_comm(comm)
+    inputs = arguments.listed("input", input_list)
+    outputs = arguments.listed("output", output_list)
     chunks = outputs if kind is OpKind.REDUCE_SCATTER else inputs
     elements = tuple(elements_of(each, width) for each in chunks)
     if not elements or len(inputs) != len(outputs):
@@ -53,12 +55,14 @@ def one_op(  # noqa: PLR0917 the order of the original
 
 def check_comm(comm: NrtCcComm) -> tuple[int, ...]:
     """The members of an `nrt_cc_comm`. Raises BadArgument where its fields contradict."""
-    members = tuple(arguments.u32("replica_group", each) for each in comm.replica_group)
-    if len(members) != comm.rank_n or not 0 <= comm.rank < len(members):
-        raise BadArgument(f"rank {comm.rank} of {comm.rank_n} in a group of {len(members)}")
-    if members[comm.rank] != comm.ctx_device_id:
+    group = arguments.listed("replica_group", comm.replica_group)
+    members = tuple(arguments.u32("replica_group", each) for each in group)
+    rank = arguments.u32("rank", comm.rank)
+    if len(members) != comm.rank_n or rank >= len(members):
+        raise BadArgument(f"rank {rank} of {comm.rank_n} in a group of {len(members)}")
+    if members[rank] != comm.ctx_device_id:
         raise BadArgument(
-            f"rank {comm.rank} of the group is device {members[comm.rank]}, "
+            f"rank {rank} of the group is device {members[rank]}, "
             f"and the context says {comm.ctx_device_id}"
         )
     return members

@@ -251,7 +251,7 @@ class Runtime:
         *input* and *output* are sequences of buffers (`nrt_tensor_list`); only their sizes count.
         """
         arguments.out("cc_ctx", cc_ctx)
-        program = one_op(comm, list(input), list(output), dtype, op, cc_op)
+        program = one_op(comm, input, output, dtype, op, cc_op)
         with self._world(comm.vnc, comm.ctx_device_id, comm.ctx_device_count, USER) as held:
             cc_ctx.value = self._load((program,), *held)
 
