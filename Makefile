@@ -13,7 +13,7 @@ demo: .make/run/installed  ## muster eight processes, then eight of which one ho
 test: .make/test/installed  ## everything that needs no engine
 	.make/test/bin/python -m pytest -m "not engines and not nightly" $(PYTEST_ARGS)
 
-test-engines: .make/engines/installed  ## what needs jax
+test-engines: .make/engines/installed  ## what needs jax, MPI or torch
 	.make/engines/bin/python -m pytest -m "engines and not nightly" $(PYTEST_ARGS)
 
 lint: .make/dev/installed

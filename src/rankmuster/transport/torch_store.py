@@ -7,6 +7,7 @@ the job, or the deadline passes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections import defaultdict, deque
@@ -23,6 +24,7 @@ from rankmuster.transport.carried import CarriedEndpoint
 WINDOW = 64  # messages of one process to another that lie unread in the store
 QUEUE_BYTES = 128 << 20  # what may wait to be put there
 CLOSE_S = 0.5  # for what was posted last
+LEAVE_S = 2.0  # for all to say why they fail
 FIRST_PAUSE_S, LAST_PAUSE_S = 100e-6, 5e-3
 
 # What torchrun says: localhost, 39517, 3, 8, True, 4c75-a8da, 0
@@ -81,7 +83,18 @@ class StoreTransport:
         return CarriedEndpoint(StoreCarrier(store, self.process, self.processes, errors), me, epoch)
 
     def leave(self, code: int) -> None:
-        """The store is its owner's to end."""
+        """Where it failed, wait a moment for all: an agent ends the job with the first that ends.
+
+        Then everybody has said why, and above all the process of device 0, which has most to say.
+        """
+        if not code:
+            return
+        key = f"rankmuster/{self._name}/left"
+        until = time.monotonic() + LEAVE_S
+        with contextlib.suppress(torch_distributed().DistError):  # then there is no agent either
+            self._store.add(key, 1)
+            while self._store.add(key, 0) < self.processes and time.monotonic() < until:
+                time.sleep(LAST_PAUSE_S)
 
 
 class StoreCarrier:
