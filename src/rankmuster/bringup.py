@@ -151,6 +151,7 @@ class BringUp:
         board = self.board
         assert board.plan is not None
         seats = range(len(board.plan.neighbours))
+        board.tell_strangers()
         steps = closing(board.seat, len(seats), cause)
         board.closing.add(CLOSING_KEY, seats, board.seat, steps)
         if board.root is not None and not (yield Wait(lambda: board.closing.done, board.answer_by)):

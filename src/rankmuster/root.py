@@ -78,7 +78,13 @@ class Gone(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-Message: TypeAlias = Card | Ask | Copy | Plan | Gone
+class Strangers(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom a process turned away at its own door: how many of each kind."""
+
+    kinds: dict[str, int]
+
+
+Message: TypeAlias = Card | Ask | Copy | Plan | Gone | Strangers
 
 
 class Outgoing(NamedTuple):

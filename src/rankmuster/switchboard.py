@@ -11,7 +11,7 @@ import contextlib
 import os
 import secrets
 import socket
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -24,7 +24,17 @@ from rankmuster.launch.base import Place
 from rankmuster.protocol.closing import Answer
 from rankmuster.protocol.groups import Multiplexer
 from rankmuster.ranks import unfold
-from rankmuster.root import OWN, Ask, Copy, Gone, Message, Neighbour, Plan, Root
+from rankmuster.root import (
+    OWN,
+    Ask,
+    Copy,
+    Gone,
+    Message,
+    Neighbour,
+    Plan,
+    Root,
+    Strangers,
+)
 from rankmuster.transport.base import (
     Connections,
     Deadline,
@@ -48,6 +58,7 @@ KIND_OF: dict[type[Message], Kind] = {
     Copy: Kind.PROGRAM,
     Plan: Kind.PLAN,
     Gone: Kind.GONE,
+    Strangers: Kind.STRANGERS,
 }
 # Made once: a decoder looks through all of its types first.
 DECODERS: dict[Kind, msgspec.json.Decoder[Message]] = {
@@ -59,6 +70,7 @@ CLOSING_KEY = b"closing"
 DRAIN_S = 1.0
 REACH_S = 1.0  # how long the first connection is waited for before the program is read,
 HEARD_S = 0.05  # and the root's word on it
+KINDS = 16  # of strangers that a report lists
 PARKED_FRAMES = 1 << 16  # that came before we knew our neighbours
 PARKED_BYTES = 64 << 20  # that came before their group, or the caller, asked for them
 T = TypeVar("T")
@@ -110,6 +122,8 @@ class Switchboard:
         self._root_handle = OWN
         self._door: socket.socket | None = None
         self._parked: list[Received] = []
+        self._parked_bytes = 0
+        self._turned_away: Counter[str] = Counter()  # by other processes
         self._dialled: dict[int, int] = {}  # seat -> handle to send on
         self._inbound: dict[int, Identity] = {}  # handles of peers that send to us
 
@@ -149,13 +163,20 @@ class Switchboard:
         else:
             self._send(self._root_handle, message)
 
+    def tell_strangers(self) -> None:
+        """Report whom we turned away at our own door, before the last answer."""
+        if self.root is None and self.endpoint.strangers:
+            self.tell_root(Strangers(kinds=dict(self.endpoint.strangers)))
+
     def strangers(self) -> tuple[Finding, ...]:
-        """Who was turned away at our door, by kind (RM604)."""
-        counts = self.endpoint.strangers
+        """Who was turned away at our door and at the others', by kind (RM604)."""
+        counts = self.endpoint.strangers + self._turned_away
         if not counts:
             return ()
-        kinds = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
-        found = [finding("RM604", f"refused {counts.total()} connections: {kinds}")]
+        kinds = ", ".join(f"{count} {kind}" for kind, count in counts.most_common(KINDS))
+        elsewhere = self._turned_away.total()
+        where = f" ({elsewhere} of them at other processes)" if elsewhere else ""
+        found = [finding("RM604", f"refused {counts.total()} connections{where}: {kinds}")]
         if (wrong := counts["wrong secret"]) and self.plan is not None and self.plan.absent:
             message = f"{wrong} connections came with another secret, and some process is missing"
             found.append(finding("RM606", message, ranks=self.plan.absent))
@@ -273,8 +294,9 @@ class Switchboard:
         if frame.kind in BETWEEN_PEERS and self.seat_of:
             self.groups.receive(frame.key, frame.source, frame.destination, frame.payload)
         elif frame.kind in BETWEEN_PEERS:
-            if len(self._parked) >= PARKED_FRAMES:
-                raise RemoteProtocolError(f"over {PARKED_FRAMES} frames before the plan")
+            self._parked_bytes += len(frame.payload)
+            if len(self._parked) >= PARKED_FRAMES or self._parked_bytes > PARKED_BYTES:
+                raise RemoteProtocolError("too many frames before the plan")
             self._parked.append(Received(handle, frame))
         elif frame.kind is Kind.CLOSING:
             self.closing.receive(CLOSING_KEY, frame.source, frame.destination, frame.payload)
@@ -284,6 +306,8 @@ class Switchboard:
             message = DECODERS[frame.kind].decode(frame.payload)
             if handle == self._root_handle:
                 self._hear(message)
+            elif isinstance(message, Strangers):
+                self._turned_away.update(message.kinds)
             elif self.root is not None:
                 self.root.receive(handle, message, self.deadline.now())
 

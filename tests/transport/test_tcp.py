@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import secrets
 import socket
 import time
@@ -10,7 +11,7 @@ from contextlib import ExitStack, closing, contextmanager
 import pytest
 
 from rankmuster.testing import contract
-from rankmuster.transport import tcp
+from rankmuster.transport import guests
 from rankmuster.transport.address import BadAddress
 from rankmuster.transport.base import Identity, Joined, Knocked, Lost, Received, Role
 from rankmuster.transport.framing import Frame, Kind
@@ -107,20 +108,22 @@ def replayed() -> bytes:
 
 
 STRANGERS = {
-    "http": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", True, "not our protocol"),
+    "http": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", True, "HTTP request"),
+    "tls": (b"\x16\x03\x01\x02\x00", True, "TLS client"),
     "noise": (bytes(range(7, 256)) * 4096, True, "not our protocol"),
     "nothing": (b"", True, "left without a word"),
     "three bytes": (MAGIC[:3], True, "left half-way"),
     "wrong proof": (replayed()[:-1] + b"\0", True, "wrong secret"),
     "replayed hello": (replayed() + bytes(32), True, "handshake not confirmed"),
-    "held open": (MAGIC[:3], False, "silent"),
+    "held open": (MAGIC[:3], False, "stopped half-way"),
+    "silent": (b"", False, "silent"),
 }
 
 
 @pytest.mark.parametrize("name", STRANGERS)
 def test_strangers_are_counted_by_kind_and_change_nothing(name, monkeypatch):
     """Whatever comes in, the connections of the job go on."""
-    monkeypatch.setattr(tcp, "HELLO_S", 0.05)
+    monkeypatch.setattr(guests, "HELLO_S", 0.05)
     said, leaves, kind = STRANGERS[name]
     with ExitStack() as stack:
         dialler, listener, handle = stack.enter_context(pair())
@@ -143,7 +146,7 @@ def test_strangers_are_counted_by_kind_and_change_nothing(name, monkeypatch):
 
 def test_a_flood_of_silent_strangers_pushes_out_its_own_oldest(monkeypatch):
     """More silent connections than the bound close each other, and a process still gets in."""
-    monkeypatch.setattr(tcp, "UNPROVEN_LIMIT", 16)
+    monkeypatch.setattr(guests, "UNPROVEN_LIMIT", 16)
     with ExitStack() as stack:
         listener = stack.enter_context(closing(endpoint()))
         address = listener.listen("127.0.0.1")
@@ -155,6 +158,49 @@ def test_a_flood_of_silent_strangers_pushes_out_its_own_oldest(monkeypatch):
         dialler.dial(address, Role.CENSUS)
         turn(lambda event: isinstance(event, Joined), listener, dialler)
         assert listener.strangers["pushed out by newer ones"] >= 100 - 16
+
+
+def test_replayed_hellos_push_each_other_out():
+    """A hello that was overheard opens the door and no more, however often it is repeated."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(closing(endpoint()))
+        address = listener.listen("127.0.0.1")
+        host, port = address.rsplit(":", 1)
+        for _ in range(20):
+            door = stack.enter_context(closing(socket.create_connection((host, int(port)))))
+            door.sendall(replayed())
+            listener.poll(0.1)
+        dialler = stack.enter_context(closing(endpoint(3)))
+        dialler.dial(address, Role.CENSUS)
+        turn(lambda event: isinstance(event, Joined), listener, dialler)
+        assert listener.strangers == {"replayed hello": 21 - guests.REPLAYS}
+
+
+def test_without_descriptors_callers_wait_and_nobody_spins(monkeypatch):
+    """Out of descriptors the door is closed for a moment, and opened again."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(closing(endpoint()))
+        address = listener.listen("127.0.0.1")
+        (door,) = listener._listeners
+        refusals = iter([OSError(errno.EMFILE, "Too many open files")] * 2)
+
+        class Full:
+            def __getattr__(self, name):
+                return getattr(door, name)
+
+            def accept(self):
+                for refusal in refusals:
+                    raise refusal
+                return door.accept()
+
+        full = Full()
+        monkeypatch.setattr(listener, "_listeners", [full])
+        listener._selector.unregister(door)
+        listener._open_door(full)
+        dialler = stack.enter_context(closing(endpoint(1)))
+        dialler.dial(address, Role.CENSUS)
+        turn(lambda event: isinstance(event, Joined), listener, dialler)
+        assert listener.strangers == {}
 
 
 def test_many_endpoints_in_a_row_leave_nothing_behind():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Container
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from rankmuster.errors import MusterError
 from rankmuster.status import Status
@@ -37,6 +37,13 @@ USELESS: Container[Reach] = frozenset({Reach.LOOPBACK, Reach.LINK_LOCAL, Reach.B
 BRIDGES = frozenset({"172.17.0.1", "172.18.0.1", "192.168.122.1", "10.88.0.1", "10.42.0.1"})
 
 
+class Ends(NamedTuple):
+    """The two addresses of one connection, as this end sees them."""
+
+    ours: str
+    theirs: str
+
+
 def reach_of(host: str) -> Reach:
     """From where a host, by number or name, can be reached."""
     try:
@@ -55,6 +62,11 @@ def join_address(name: tuple[Any, ...]) -> str:
     """The text for a socket's own name; an IPv4 address in IPv6 clothes is written as IPv4."""
     host, port = str(name[0]).removeprefix("::ffff:"), name[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def shown(name: tuple[Any, ...]) -> str:
+    """A socket's name as the other end sees it too: without the zone, which is this host's own."""
+    return join_address((str(name[0]).partition("%")[0], name[1]))
 
 
 def split_address(text: str) -> tuple[str, int]:

@@ -33,6 +33,7 @@ class Kind(IntEnum):
     CLOSING = 6  # to the root and back: ready or why not; go or no
     GROUP = 7  # between peers: a frame of the bootstrap or the barrier
     CALLER = 8  # between peers: a frame of the caller's own barriers and gathers
+    STRANGERS = 9  # to the root: whom we turned away at our own door
 
 
 MIB = 1 << 20
@@ -45,6 +46,7 @@ BOUND = {
     Kind.CLOSING: MIB,
     Kind.GROUP: 4096,
     Kind.CALLER: 16 * MIB,
+    Kind.STRANGERS: 4096,
 }
 """The most that a payload of each kind may hold."""
 

@@ -73,6 +73,11 @@ class Link:
         """Whether the other side sent some bytes that led nowhere yet."""
         return bool(self._inbox)
 
+    @property
+    def beginning(self) -> bytes:
+        """The first bytes of what led nowhere."""
+        return bytes(self._inbox[:8])
+
     def begin(self, exchange: Exchange) -> None:
         """Start the handshake."""
         self._exchange = exchange

@@ -17,14 +17,13 @@ from collections import Counter
 from collections.abc import Callable
 
 from rankmuster.errors import Closed, RemoteProtocolError
-from rankmuster.transport.address import join_address, split_address
+from rankmuster.transport.address import Ends, join_address, shown, split_address
 from rankmuster.transport.base import Event, Identity, Joined, Knocked, Lost, Role
 from rankmuster.transport.framing import Frame
+from rankmuster.transport.guests import LEFT, LEFT_HALF, Guests, TurnAway, kind_of
 from rankmuster.transport.handshake import WORDS, Credentials, Refused, Why, dial, listen
 from rankmuster.transport.link import Link
 
-UNPROVEN_LIMIT = 256  # accepted connections that have not shown a valid hello
-HELLO_S = 5.0  # and how long one of them may take
 ACCEPTS = 64  # per turn, so that a flood does not starve those who are in
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.001, 0.05
 CONNECT_S = 5.0  # then dial again: the first packet may have been lost
@@ -42,7 +41,8 @@ class TcpEndpoint:
         self._selector = selectors.DefaultSelector()
         self._listeners: list[socket.socket] = []
         self._links: dict[int, Link] = {}
-        self._unproven: dict[int, Link] = {}  # accepted, no valid hello yet; oldest first
+        self._guests = Guests()
+        self._closed_doors: dict[socket.socket, float] = {}  # until then, for want of descriptors
         self._unsettled: dict[int, Link] = {}  # dialled, not proven yet
         self._dirty: dict[int, Link] = {}
         self._events: list[Event] = []
@@ -68,16 +68,17 @@ class TcpEndpoint:
         self._check_open()
         listener.settimeout(0.0)
         self._listeners.append(listener)
-        self._selector.register(listener, selectors.EVENT_READ, lambda _: self._accept(listener))
+        self._open_door(listener)
         return join_address(listener.getsockname())
 
     def deafen(self, listener: socket.socket) -> None:
         """Stop accepting from *listener* and close it; proven connections that it brought stay."""
-        self._selector.unregister(listener)
+        if self._closed_doors.pop(listener, None) is None:
+            self._selector.unregister(listener)
         self._listeners.remove(listener)
         listener.close()
-        for link in list(self._unproven.values()):
-            self._forget(link)  # who meant us dials again
+        # Who meant us dials again.
+        self._turn_away(self._guests.left_over(time.monotonic()))
 
     def watch(self, descriptor: int, action: Callable[[], None]) -> None:
         """Call *action* in `poll` when *descriptor*, which stays the caller's, has news."""
@@ -105,6 +106,14 @@ class TcpEndpoint:
         if (link := self._links.get(handle)) is not None:
             link.send(frame)
             self._dirty[handle] = link
+
+    def ends(self, handle: int) -> Ends | None:
+        """Both addresses of a connection that is up."""
+        link = self._links.get(handle)
+        try:
+            return ends_of(link.sock) if link is not None and link.sock is not None else None
+        except OSError:
+            return None
 
     def drop(self, handle: int) -> None:
         """Close one connection of ours; no `Lost` follows."""
@@ -159,32 +168,42 @@ class TcpEndpoint:
         for _ in range(ACCEPTS):
             try:
                 sock, _ = listener.accept()
-            except BlockingIOError:
+            except (BlockingIOError, ConnectionAbortedError):
                 return
-            except OSError:
-                # Out of descriptors, or the other side was gone already: make room, try later.
-                self._evict()
+            except OSError:  # out of descriptors
+                if not self._turn_away(self._guests.make_room()):
+                    self._close_door(listener)
                 return
             link = self._new_link(sock)
-            self._unproven[link.handle] = link
-            if len(self._unproven) > UNPROVEN_LIMIT:
-                self._evict()
+            self._turn_away(self._guests.arrive(link))
             self._welcome(link, sock)
+
+    def _close_door(self, listener: socket.socket) -> None:
+        """Accept nobody for a while; callers wait in the kernel's queue."""
+        self._selector.unregister(listener)
+        self._closed_doors[listener] = time.monotonic() + LAST_PAUSE_S
+
+    def _open_door(self, listener: socket.socket) -> None:
+        self._closed_doors.pop(listener, None)
+        self._selector.register(listener, selectors.EVENT_READ, lambda _: self._accept(listener))
 
     def _welcome(self, link: Link, sock: socket.socket) -> None:
         try:
-            ends = join_address(sock.getpeername()), join_address(sock.getsockname())
+            ends = ends_of(sock)
         except OSError:  # it reset the connection while that waited for us
-            self._refuse(link, "left without a word")
+            self._refuse(link, LEFT)
             return
-        link.begin(listen(self._us, self._me, self._nonce(), ends))
+        link.begin(listen(self._us, self._me, self._nonce(), (ends.theirs, ends.ours)))
         self._watch(link, selectors.EVENT_READ)
         self._readable(link)  # the hello is often here already
 
-    def _evict(self) -> None:
-        oldest = next(iter(self._unproven.values()), None)
-        if oldest is not None:
-            self._refuse(oldest, "pushed out by newer ones")
+    def _turn_away(self, guests: list[TurnAway]) -> bool:
+        for link, kind in guests:
+            if kind:
+                self._refuse(link, kind)
+            else:
+                self._forget(link)
+        return bool(guests)
 
     def _connect(self, link: Link) -> None:
         host, port = split_address(link.address)
@@ -214,10 +233,10 @@ class TcpEndpoint:
             self._retry(link)
             return
         try:
-            ends = join_address(link.sock.getsockname()), join_address(link.sock.getpeername())
+            ends = ends_of(link.sock)
         except OSError:
             return  # not yet
-        link.begin(dial(self._us, self._me, link.role, self._nonce(), ends))
+        link.begin(dial(self._us, self._me, link.role, self._nonce(), (ends.ours, ends.theirs)))
         self._flush_link(link)
 
     def _retry(self, link: Link) -> None:
@@ -234,24 +253,20 @@ class TcpEndpoint:
             for link in self._unsettled.values()
             if not link.is_connected
         ]
-        oldest = next(iter(self._unproven.values()), None)
-        if oldest is not None:
-            times.append(oldest.since + HELLO_S)
-        return min(times) - time.monotonic() if times else float("inf")
+        soonest = min([*times, *self._closed_doors.values(), self._guests.next_due()])
+        return soonest - time.monotonic()
 
     def _do_chores(self) -> None:
-        if not self._unsettled and not self._unproven:
-            return
         now = time.monotonic()
         for link in list(self._unsettled.values()):
             if link.sock is None and now >= link.since + link.pause_s:
                 self._connect(link)
             elif not link.is_connected and now >= link.since + CONNECT_S:
                 self._retry(link)
-        for link in list(self._unproven.values()):
-            if now < link.since + HELLO_S:
-                break
-            self._refuse(link, "silent")
+        if now >= self._guests.next_due():
+            self._turn_away(self._guests.overdue(now))
+        for listener in [door for door, until in self._closed_doors.items() if now >= until]:
+            self._open_door(listener)
 
     # bytes in, bytes out
 
@@ -289,8 +304,9 @@ class TcpEndpoint:
     def _note(self, link: Link, events: list[Event]) -> None:
         for event in events:
             if isinstance(event, Knocked):
-                self._unproven.pop(link.handle, None)
+                self._turn_away(self._guests.knock(link, event.identity))
             elif isinstance(event, Joined):
+                self._guests.leave(link)
                 self._unsettled.pop(link.handle, None)
         self._events += events
         self._dirty[link.handle] = link
@@ -298,7 +314,7 @@ class TcpEndpoint:
     def _turned_away(self, link: Link, refused: Refused) -> None:
         if not link.address:
             link.refuse(refused.reply)
-            self._refuse(link, WORDS[refused.why])
+            self._refuse(link, kind_of(link.beginning) or WORDS[refused.why])
         elif refused.why in {Why.PROTOCOL, Why.CONFIRM} or (
             refused.why is Why.EPOCH and refused.theirs < self._us.epoch
         ):
@@ -312,11 +328,13 @@ class TcpEndpoint:
         elif link.address:
             self._retry(link)
         else:
-            self._refuse(link, "left half-way" if link.began_to_speak else "left without a word")
+            self._refuse(link, LEFT_HALF if link.began_to_speak else LEFT)
 
     def _refuse(self, link: Link, kind: str) -> None:
         """Drop a connection that is not one of ours, and count it."""
         self.strangers[kind] += 1
+        if link.has_knocked:
+            self._events.append(Lost(link.handle, kind))
         self._forget(link)
 
     def _lose(self, link: Link, why: str) -> None:
@@ -360,12 +378,18 @@ class TcpEndpoint:
 
     def _forget(self, link: Link) -> None:
         self._detach(link)
-        for table in (self._links, self._unproven, self._unsettled, self._dirty):
+        self._guests.leave(link)
+        for table in (self._links, self._unsettled, self._dirty):
             table.pop(link.handle, None)
 
     def _check_open(self) -> None:
         if not self._open:
             raise Closed("this endpoint was closed")
+
+
+def ends_of(sock: socket.socket) -> Ends:
+    """Both addresses of a connected socket. Raises OSError where the other end is gone."""
+    return Ends(shown(sock.getsockname()), shown(sock.getpeername()))
 
 
 def _settled(sock: socket.socket) -> socket.socket:
