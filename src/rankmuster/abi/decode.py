@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from rankmuster.abi.layout import Layout, Member
@@ -77,20 +78,20 @@ class _Reader:
     def array(self, member: Member, layout: Layout, offset: int, path: str) -> Iterator[Row]:
         """The elements of an array of structs; runs of zero or missing ones are one row."""
         assert member.count is not None
-        run = 0
-        for number in range(member.count + 1):
+
+        def is_blank(number: int) -> bool:
             at = offset + number * layout.size
-            chunk = self.image[at : at + layout.size] if number < member.count else b"?"
-            if not chunk or (not self.whole and is_zero(chunk, layout.size)):
-                run += 1
+            chunk = self.image[at : at + layout.size]
+            return not chunk or (not self.whole and is_zero(chunk, layout.size))
+
+        for blank, run in groupby(range(member.count), is_blank):
+            numbers = tuple(run)
+            if blank:
+                yield self.fold(layout, path, offset, numbers[0], numbers[-1] + 1)
                 continue
-            if run:
-                yield self.fold(layout, path, offset, number - run, number)
-                run = 0
-            if number < member.count:
+            for number in numbers:
+                at = offset + number * layout.size
                 yield from self.struct(layout, at, f"{path}[{number}]", member.note)
-        if run:
-            yield self.fold(layout, path, offset, member.count + 1 - run, member.count)
 
     def fold(self, layout: Layout, path: str, base: int, first: int, end: int) -> Row:
         """The row of elements *first* to *end* - 1."""

@@ -100,8 +100,11 @@ def test_members_and_sizes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     json_files(archive({f"{n}.bin": b"" for n in range(3)}), 0, "")
     monkeypatch.setattr(limits, "JSON_BYTES_MAX", 100)
     assert "'a.json' has 101 bytes, more than 100" in refused(archive({"a.json": bytes(101)}))
-    three = {f"{n}.json": bytes(99) for n in range(3)}
-    json_files(archive(three), 0, "")
+    monkeypatch.setattr(limits, "MEMBERS_MAX", 9)
+    some = {f"{n}.json": bytes(99) for n in range(4)}
+    assert len(json_files(archive(some), 0, "")) == 4
+    more = archive(some | {"4.json": bytes(99)})
+    assert "'4.json': more than 400 bytes of JSON" in refused(more)
     monkeypatch.setattr(limits, "UNPACKED_BYTES_MAX", 2000)
     assert "holds more than 2000 bytes" in refused(archive({"a.bin": bytes(5000)}))
 
@@ -109,10 +112,38 @@ def test_members_and_sizes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_headers_cannot_hold_the_reader_up() -> None:
     """A pax header of digits without end is refused, not matched; so is one without sense."""
     head = tarfile.TarInfo("x")
-    head.type, head.size = tarfile.XHDTYPE, 1 << 30
-    assert "an extended header has 1073741824 bytes" in refused(head.tobuf() + bytes(1024))
+    head.type, head.size = tarfile.XHDTYPE, 1 << 20
+    assert "an extended header has 1048576 bytes" in refused(head.tobuf() + bytes(1024))
     head.size = 60_000
     assert "an extended header is broken" in refused(head.tobuf() + b"1" * 60_416)
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        (b"22 GNU.sparse.major=1\n", "the archive holds a sparse file"),
+        (b"19 linkpath=/etc/x\n", "is a link"),
+        (b"13 size=many\n", "'./neff.json' has the size 'many'"),
+        (b"14 path=../x.\n", "'../x.' leads out of the archive"),
+        (b"99 path=x\n", "an extended header is broken"),
+    ],
+)
+def test_extended_headers_cannot_hide_harm(record: bytes, error: str) -> None:
+    """What a plain header may not say, a pax header may not either."""
+    head = tarfile.TarInfo("pax")
+    head.type, head.size = tarfile.XHDTYPE, len(record)
+    tar = head.tobuf() + record.ljust(512, b"\0") + archive({"neff.json": b"{}"})
+    assert error in refused(tar)
+
+
+def test_extended_headers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So is what all of them hold together, and a global one changes nothing."""
+    monkeypatch.setattr(limits, "EXTENSIONS_BYTES_MAX", 20)
+    head = tarfile.TarInfo("pax")
+    head.type, head.size = tarfile.XGLTYPE, 12
+    tar = head.tobuf() + b"12 path=x.y\n".ljust(512, b"\0")
+    assert "does not hold this file" in refused(tar + archive({"x.json": b"{}"}))
+    assert "more than 20 bytes of extended headers" in refused(tar + tar + archive({}))
 
 
 @pytest.mark.parametrize(
@@ -127,6 +158,12 @@ def test_headers_cannot_hold_the_reader_up() -> None:
 def test_broken_archives_say_where(spoil: Callable[[bytes], bytes], error: str) -> None:
     """A tar that is cut off or damaged is told with its byte."""
     assert error in refused(spoil(archive({"neff.json": b"{}" * 400})))
+
+
+def test_an_archive_may_end_without_its_blank_blocks() -> None:
+    """Some writers leave the two blank blocks out."""
+    tar = archive({"neff.json": b"{}"}).rstrip(b"\0")
+    assert json_files(tar.ljust(1024, b"\0"), 0, "") == {"neff.json": b"{}"}
 
 
 def test_broken_gzip_is_told() -> None:

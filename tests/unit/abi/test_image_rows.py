@@ -71,6 +71,13 @@ def test_maps_say_what_lies_behind_them() -> None:
     assert found["rank"].note.startswith("no map:")
 
 
+def test_empty_maps_and_special_numbers() -> None:
+    """An empty map is empty; -1 says what it means where it means something."""
+    assert by_field("disjoint_set", bytes(112))["rank"].note == "empty"
+    record = by_field("enc_replica_group_info", b"\xff" * 4 + bytes(92))
+    assert (record["rank"].value, record["rank"].note) == (-1, "not a member")
+
+
 def test_values_read_as_what_they_are() -> None:
     """Signs, words for numbers, truth values, pointers and text."""
     image = bytearray(STRUCTS["enc_neuron_device_info"].size)

@@ -152,3 +152,5 @@ def test_an_unknown_struct_is_answered_by_the_nearest() -> None:
         struct_named("enc_glob_comm")
     with pytest.raises(KeyError):
         STRUCTS["enc_glb_comm"].offset_of("comm.nothing")
+    with pytest.raises(KeyError):
+        STRUCTS["enc_glb_comm"].offset_of("")

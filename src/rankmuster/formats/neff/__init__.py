@@ -75,15 +75,17 @@ def to_program(manifest: Manifest, world: int | None, where: str) -> Program:
 def joined(graphs: Sequence[Graph]) -> GroupTable:
     """The sets of the first graph with their ids, then those that only later graphs have."""
     table = GroupTable(fold_equal=False)
+    groups: set[object] = set()
+    pairs: set[object] = set()
     for number, graph in enumerate(graphs):
-        groups = {each.members for each in table.replica_groups} if number else set()
-        pairs = {each.pairs for each in table.src_target_pairs} if number else set()
         for members in graph.replica_groups:
-            if members not in groups:
+            if not number or members not in groups:
                 table.add_groups(members)
         for edges in graph.src_target_pairs:
-            if edges not in pairs:
+            if not number or edges not in pairs:
                 table.add_pairs(edges)
+        groups.update(graph.replica_groups)
+        pairs.update(graph.src_target_pairs)
     return table
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from rankmuster.errors import InvalidProgram
@@ -21,7 +21,7 @@ CHUNK = 1 << 18
 MEMBERS_MAX = 1 << 16
 UNPACKED_BYTES_MAX = 8 << 30
 RATIO_MAX, RATIO_FROM_BYTES = 200, 64 << 20  # weights and code pack a few times over, not this
-EXTENSION_BYTES_MAX = 1 << 16
+EXTENSION_BYTES_MAX, EXTENSIONS_BYTES_MAX = 1 << 16, 1 << 25  # of one entry, of all together
 JSON_BYTES_MAX = 1 << 26  # each, and four times that in all
 SKIPPED = "wavegraph-bin.json"  # the loader skips it too, and it is large
 
@@ -113,7 +113,7 @@ class Stream:
     where: str
     at: int = 0
     _held: bytes = b""
-    _used: int = field(default=0)
+    _used: int = 0
 
     def take(self, count: int, limit: int, what: str) -> bytes:
         """The next *count* bytes, which are *what*, in one piece of no more than *limit*."""
@@ -154,14 +154,19 @@ class Stream:
 def members(stream: Stream) -> Iterator[Member]:
     """The entries of a tar (ustar, pax and GNU long names); the caller reads their bytes."""
     said: dict[str, str] = {}
-    for number in range(MEMBERS_MAX + 1):
-        block = b"" if stream.ended() else stream.take(BLOCK, BLOCK, "a header")
+    entries = extended = 0
+    while not stream.ended():
+        block = stream.take(BLOCK, BLOCK, "a header")
         if not block.strip(b"\0"):
             return
-        if number == MEMBERS_MAX:
-            break
+        entries += 1
+        if entries > MEMBERS_MAX:
+            raise stream.error(f"the archive has more than {MEMBERS_MAX} members")
         member = entry(block, stream)
         if member.type in (PAX, PAX_GLOBAL, LONG_NAME):
+            extended += member.size
+            if extended > EXTENSIONS_BYTES_MAX:
+                raise stream.error(f"more than {EXTENSIONS_BYTES_MAX} bytes of extended headers")
             said |= extension(member, stream)
             continue
         if member.type in REFUSED:
@@ -170,7 +175,6 @@ def members(stream: Stream) -> Iterator[Member]:
             raise stream.error(f"{member.name!r} has the unknown type {member.type!r}")
         yield renamed(member, said, stream)
         said = {}
-    raise stream.error(f"the archive has more than {MEMBERS_MAX} members")
 
 
 def entry(block: bytes, stream: Stream) -> Member:
@@ -209,14 +213,15 @@ def extension(member: Member, stream: Stream) -> dict[str, str]:
 
 def pax_records(body: bytes, stream: Stream) -> Iterator[tuple[str, str]]:
     """The records of a pax header, each like "30 path=sg00/a-long-name.json" and a newline."""
-    while body.strip(b"\0"):
-        digits, _, _ = body[:8].partition(b" ")
+    at, end = 0, len(body.rstrip(b"\0"))
+    while at < end:
+        digits, _, _ = body[at : at + 8].partition(b" ")
         length = int(digits) if digits.isdigit() else 0
-        key, equals, value = body[len(digits) + 1 : length].partition(b"=")
-        if not equals or value[-1:] != b"\n" or length > len(body):
+        key, equals, value = body[at + len(digits) + 1 : at + length].partition(b"=")
+        if not equals or value[-1:] != b"\n" or at + length > len(body):
             raise stream.error("an extended header is broken")
         yield key.decode("utf-8", "replace"), value[:-1].decode("utf-8", "replace")
-        body = body[length:]
+        at += length
 
 
 def renamed(member: Member, said: dict[str, str], stream: Stream) -> Member:

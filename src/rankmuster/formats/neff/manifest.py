@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 from rankmuster.errors import InvalidProgram, did_you_mean
@@ -30,7 +29,6 @@ GRAPHS_MAX = 1 << 10
 class Graph:
     """What one graph's def.json says of communication; `world` is None where it does not."""
 
-    name: str
     replica_groups: tuple[tuple[SubGroup, ...], ...] = ()
     src_target_pairs: tuple[tuple[tuple[int, int], ...], ...] = ()
     num_streams: int = 1
@@ -47,18 +45,19 @@ class Manifest:
 
 def follow(fetch: Fetch, where: str) -> Manifest:
     """Read the chain from its entry on. Raises `InvalidProgram`, naming the file in the NEFF."""
-    targets: dict[str, str] = {}
-    found: list[Graph] = []
+    targets: set[str] = set()
+    found: dict[str, Graph] = {}
     for kelf in opened(fetch, ENTRY, where, kelfs):
         target, listed = opened(fetch, kelf, where, graphs)
-        targets[target] = kelf
+        targets.add(target)
         for name, definition in listed:
             path = placed(fetch, name, definition)
-            found.append(opened(fetch, path, where, partial(graph, name=name)))
-    known = {*targets} - {"*"}
-    if len(known) > 1:
-        raise InvalidProgram(f"its graphs are for different chips: {sorted(known)}", where=where)
-    return Manifest(target=next(iter(known), "*"), graphs=tuple(found))
+            if path not in found:
+                found[path] = opened(fetch, path, where, graph)
+    chips = sorted(targets - {"*"})
+    if len(chips) > 1:
+        raise InvalidProgram(f"its graphs are for different chips: {chips}", where=where)
+    return Manifest(target="".join(chips) or "*", graphs=tuple(found.values()))
 
 
 def opened(fetch: Fetch, name: str, where: str, make: Callable[[Any], T]) -> T:
@@ -131,11 +130,10 @@ def file_name(entry: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -
     return name
 
 
-def graph(value: Any, name: str) -> Graph:
+def graph(value: Any) -> Graph:
     """What a def.json says of communication; its other keys are the compiler's and the loader's."""
     entry = {key: held for key, held in an_object(value, ()).items() if held is not None}
     return Graph(
-        name=name,
         replica_groups=id_sets(entry, "replica_groups", GroupSets),
         src_target_pairs=id_sets(entry, "src_target_pairs", PairSets),
         num_streams=whole(entry, "num_streams", (), low=1) or 1,
