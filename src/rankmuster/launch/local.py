@@ -36,6 +36,7 @@ from rankmuster.launch.names import (
 )
 from rankmuster.launch.secret import SECRET_BYTES, piped_secret
 from rankmuster.ranks import fold, unfold
+from rankmuster.transport.doors import BACKLOG
 
 
 class LocalLauncher(Launcher):
@@ -146,7 +147,7 @@ class LocalWorld:
         count = len(self._devices)
         try:
             self._listener.bind(("127.0.0.1", 0))
-            self._listener.listen(max(128, 2 * count))
+            self._listener.listen(BACKLOG)
             self.root = f"127.0.0.1:{self._listener.getsockname()[1]}"
             self._lifeline, self._deaths, self._secret = os.pipe(), os.pipe(), os.pipe()
             # One read of each child; N * 32 bytes are within a pipe's 64 KiB up to 2048 of them.

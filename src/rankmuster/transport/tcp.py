@@ -19,6 +19,7 @@ from collections.abc import Callable
 from rankmuster.errors import Closed, RemoteProtocolError
 from rankmuster.transport.address import Ends, join_address, shown, split_address
 from rankmuster.transport.base import Event, Identity, Joined, Knocked, Lost, Role
+from rankmuster.transport.doors import BACKLOG
 from rankmuster.transport.framing import Frame
 from rankmuster.transport.guests import LEFT, LEFT_HALF, Guests, TurnAway, kind_of
 from rankmuster.transport.handshake import WORDS, Credentials, Refused, Why, dial, listen
@@ -51,7 +52,7 @@ class TcpEndpoint:
 
     # what others call
 
-    def listen(self, host: str, backlog: int = 128) -> str:
+    def listen(self, host: str, backlog: int = BACKLOG) -> str:
         """Listen on a free port of *host*; return the address that others may dial."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
