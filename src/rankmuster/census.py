@@ -159,13 +159,21 @@ class Census:
         found = [*self._world_sizes(), *refused, *self._losses]
         if self._losses:
             return tuple(found)  # which ended it soon: who was not here yet is not to blame
-        if absent := self.absent:
+        if absent := self._never_came():
             message = f"{_devices(absent)} of {self.world.size} never came"
             found.append(finding("RM601", message, ranks=absent, others=self._owner))
         if still := self._still_reading():
             message = f"{_devices(still)} came, but had not read the program in time"
             found.append(finding("RM603", message, ranks=still))
         return tuple(found)
+
+    def _never_came(self) -> tuple[int, ...]:
+        """The absent ones that no process of another world speaks for: those came."""
+        others = [each.card for each in self._refused.values() if not each.findings]
+        if 2 * len(others) > len(others) + len(self.cards):
+            return ()  # the root itself is the odd one: of its world nothing is known
+        came = {device for card in others for device in card.devices}
+        return tuple(device for device in self.absent if device not in came)
 
     def waiting_for(self) -> str:
         """Who is missing, for people: "device 5 (not here), devices 6-7 (reading)"."""

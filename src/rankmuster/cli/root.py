@@ -31,6 +31,7 @@ class Entry(NamedTuple):
 COMMANDS = {
     "check": Entry("check", "Compare the programs of all processes and report what differs."),
     "up": Entry("up", "Bring up the communicators for real, then become the job's command."),
+    "simulate": Entry("simulate", "Run a bring-up in virtual time, with the faults you name."),
     "groups": Entry("groups", "List the group sets of a program, or the groups of one device."),
     "sign": Entry("sign", "Print the signatures that one device computes."),
     "diff": Entry("diff", "Name the first difference between two programs."),

@@ -173,7 +173,8 @@ class Multiplexer(Generic[K, T]):
             )
         if source in self._lost:
             return PeerLost(self._lost[source])
-        if awaits.grace <= self._expired:
+        # A device of ours that still waits itself will send what it owes: it is not at fault.
+        if awaits.grace <= self._expired and (run.key, source) not in self._runs:
             self._late[run.key, source, run.device] += 1
             return DeadlineExceeded(f"device {source} did not answer in time")
         return None
@@ -220,5 +221,8 @@ class Multiplexer(Generic[K, T]):
         place = (run.key, run.device)
         del self._runs[place]
         self.outcome[place] = result
+        if self._expired >= 0:
+            ours = (self._runs.get((run.key, device)) for device in self._local)
+            self._ready.extend(each for each in ours if each and each.awaited == run.device)
         for unread in self._mail.pop(place, {}).values():
             self._room += sum(map(len, unread))

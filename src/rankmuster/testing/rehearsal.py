@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from rankmuster.bringup import BringUp
 from rankmuster.errors import InvariantError
+from rankmuster.finding import Finding
 from rankmuster.launch.base import Place
 from rankmuster.program import Program
 from rankmuster.protocol.causes import Cause
@@ -61,6 +62,7 @@ class Process:
     """One of them: where it is in its bring-up, and how it ended."""
 
     number: int
+    double: bool
     place: Place
     faults: list[Fault]
     endpoint: VirtualEndpoint
@@ -95,11 +97,12 @@ class _Rehearsal:
     def run(self) -> Rehearsed:
         """Start everything, and let it happen."""
         scenario, network = self.scenario, self.network
-        here = [n for n in range(scenario.processes) if n not in set(scenario.absent)]
-        for number in here:
-            self._start_at(network.random() * START_S, number, f"host{number // HOST_PROCESSES}")
+        absent = set(scenario.absent)
+        for number in range(scenario.processes):
+            if number not in absent:
+                self._start_at(network.random() * START_S, number)
         for double in scenario.doubles:
-            self._start_at(double.when, double.process, f"other{double.process}")
+            self._start_at(double.when, double.process, double=True)
         for strangers in scenario.strangers:
             network.at(strangers.when, partial(self._knock, strangers))
         last_start = max((each.when for each in scenario.doubles), default=START_S)
@@ -108,17 +111,17 @@ class _Rehearsal:
         for process in self.processes:
             if process.ending is None:
                 process.steps.close()
-                process.ending = Ending(at=end, phase=_phase(process), how="hangs")
+                process.ending = _ending(process, "hangs", end)
         return self._rehearsed()
 
     # the lives of processes
 
-    def _start_at(self, time: float, number: int, host: str) -> None:
+    def _start_at(self, time: float, number: int, *, double: bool = False) -> None:
         self.running += 1
-        self.network.at(time, partial(self._start, number, host))
+        self.network.at(time, partial(self._start, number, double=double))
 
-    def _start(self, number: int, host: str) -> None:
-        process = self._process(number, host)
+    def _start(self, number: int, *, double: bool) -> None:
+        process = self._process(number, double=double)
         self.processes.append(process)
         if process.place.is_root and ROOT not in self.network.listeners:
             process.endpoint.listen_at(ROOT)
@@ -128,8 +131,9 @@ class _Rehearsal:
                 self.network.at(fault.when, partial(self._befall, process, fault))
         self._turn(process)
 
-    def _process(self, number: int, host: str) -> Process:
+    def _process(self, number: int, *, double: bool) -> Process:
         scenario, index = self.scenario, len(self.processes)
+        host = f"other{number}" if double else f"host{number // HOST_PROCESSES}"
         place = self._place(number, host, index)
 
         def mine() -> Process:
@@ -155,8 +159,9 @@ class _Rehearsal:
             up.held = Resolved(self.other)
         return Process(
             number=number,
+            double=double,
             place=place,
-            faults=[each for each in scenario.faults if each.process == number],
+            faults=[each for each in scenario.faults if each.process == number and not double],
             endpoint=endpoint,
             deadline=deadline,
             up=up,
@@ -301,15 +306,14 @@ class _Rehearsal:
     def _leave(self, process: Process, how: str, no: Disagreement | None = None) -> None:
         self.running -= 1
         found = () if no is None else no.report.findings
-        at = process.endpoint.now()
-        process.ending = Ending(at=at, phase=_phase(process), how=how, findings=found)
+        process.ending = _ending(process, how, process.endpoint.now(), found)
 
     def _rehearsed(self) -> Rehearsed:
         living = [each for each in self.processes if each.ending and each.ending.lives]
         last = max(living, key=lambda each: each.endpoint.now(), default=None)
         return Rehearsed(
             scenario=self.scenario,
-            endings=tuple((each.number, each.ending) for each in self.processes if each.ending),
+            endings=tuple(each.ending for each in self.processes if each.ending),
             said=tuple(self.said),
             phases=_phase_times(living),
             messages=self.network.packets,
@@ -319,8 +323,15 @@ class _Rehearsal:
         )
 
 
-def _phase(process: Process) -> str:
-    return next(reversed(process.phases), "start")
+def _ending(process: Process, how: str, at: float, findings: tuple[Finding, ...] = ()) -> Ending:
+    return Ending(
+        process=process.number,
+        double=process.double,
+        at=at,
+        phase=next(reversed(process.phases), "start"),
+        how=how,
+        findings=findings,
+    )
 
 
 def _phase_times(processes: list[Process]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rankmuster.finding import Finding
 from rankmuster.ranks import fold
@@ -23,9 +23,11 @@ INFORMATION = frozenset({"RM604"})
 class Ending:
     """When, in which phase and how a process ended: "go", a verdict, "killed", "stopped", "hangs".
 
-    `findings` are those that it was told.
+    `findings` are those that it was told. A *double* is one that came as another *process* as well.
     """
 
+    process: int
+    double: bool = False
     at: float
     phase: str
     how: str
@@ -64,7 +66,8 @@ class Rehearsed:
     """
 
     scenario: Scenario
-    endings: tuple[tuple[int, Ending], ...]
+    scope: Literal["whole bring-up", "one group"] = "whole bring-up"
+    endings: tuple[Ending, ...]
     said: tuple[Said, ...]
     phases: Mapping[str, float]
     messages: int
@@ -73,27 +76,32 @@ class Rehearsed:
     slowest_path: tuple[Hop, ...]
 
     @property
-    def living(self) -> tuple[tuple[int, Ending], ...]:
-        """The processes that were neither killed nor stopped."""
-        return tuple(each for each in self.endings if each[1].lives)
+    def living(self) -> tuple[Ending, ...]:
+        """The processes that were neither killed nor stopped, that of device 0 first.
+
+        Where two say that they are one, which of them comes first is nobody's to choose.
+        """
+        claimed = {each.process for each in self.scenario.doubles}
+        living = [each for each in self.endings if each.lives and each.process not in claimed]
+        return tuple(sorted(living, key=lambda each: each.process))
 
     @property
     def verdict(self) -> str:
         """The one answer of all living processes, "agree" for a go; "split" where there are two."""
-        found = {ending.how.replace("go", "agree") for _, ending in self.living}
+        found = {ending.how.replace("go", "agree") for ending in self.living}
         return found.pop() if len(found) == 1 else "split" if found else "nobody is left"
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the process says that leads, or else the first one."""
-        return self.living[0][1].findings if self.living else ()
+        """What the process says that leads, or else the first one that has something to say."""
+        return next((each.findings for each in self.living if each.findings), ())
 
     @property
     def named(self) -> frozenset[int]:
         """The devices that any living process was given a reason about."""
         return frozenset(
             device
-            for _, ending in self.living
+            for ending in self.living
             for found in ending.findings
             if found.code not in INFORMATION
             for device in found.ranks
@@ -102,30 +110,39 @@ class Rehearsed:
     @property
     def seconds(self) -> float:
         """When the last living process had its answer."""
-        return max((ending.at for _, ending in self.living), default=0.0)
+        return max((ending.at for ending in self.living), default=0.0)
 
     @property
     def named_at(self) -> float | None:
         """When somebody was first named, in a line on the way or in an answer."""
         times = [said.at for said in self.said]
-        times += [ending.at for _, ending in self.living if ending.findings]
+        times += [ending.at for ending in self.living if ending.findings]
         return min(times, default=None)
 
     def broken(self) -> Iterator[str]:
         """Every way in which the promise was not kept."""
-        for number, ending in self.endings:
+        for ending in self.endings:
             if ending.how == "hangs":
-                yield f"process {number} hangs in the {ending.phase} phase"
+                yield f"process {ending.process} hangs in the {ending.phase} phase"
         if self.verdict == "split" and not self._is_roots_last_word():
-            answers = {how: fold(n for n, e in self.living if e.how == how) for how in self._hows()}
-            told = ", ".join(f"{how} in {who}" for how, who in sorted(answers.items()))
+            told = ", ".join(f"{how} in {fold(who)}" for how, who in sorted(self._hows().items()))
             yield f"there are two answers: {told}"
+        went = [each.process for each in self.endings if each.how == "go"]
+        if len(set(went)) < len(went) and self.scenario.processes > 1:
+            yield f"go was said to two processes with one number, among {fold(went)}"
+        innocent = self.named - self.scenario.suspects
+        if innocent and self.scenario.decidable:
+            yield f"devices {fold(innocent)} are named, and nothing is wrong with them"
+        no = self.living and self.verdict not in {"agree", "split"}
+        if no and self.scenario.decidable and not self.named:
+            yield f"the verdict is {self.verdict}, and nobody is named"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON prints it."""
         return {
             "schema": SCHEMA,
             "replay": self.scenario.replay,
+            "scope": self.scope,
             "verdict": self.verdict,
             "broken": list(self.broken()),
             "world": {"size": self.scenario.world_size, "processes": self.scenario.processes},
@@ -134,8 +151,8 @@ class Rehearsed:
             "named_at": self.named_at,
             "findings": [each.to_dict() for each in self.findings],
             "endings": [
-                {"process": number, "how": each.how, "phase": each.phase, "at": each.at}
-                for number, each in self.endings
+                {"process": each.process, "how": each.how, "phase": each.phase, "at": each.at}
+                for each in self.endings
             ],
             "phases": dict(self.phases),
             "rounds": self.rounds,
@@ -145,18 +162,25 @@ class Rehearsed:
             "said": [said._asdict() for said in self.said],
         }
 
-    def _hows(self) -> set[str]:
-        return {ending.how for _, ending in self.living}
+    def _hows(self) -> dict[str, list[int]]:
+        hows: dict[str, list[int]] = {}
+        for ending in self.living:
+            hows.setdefault(ending.how, []).append(ending.process)
+        return hows
 
     def _is_roots_last_word(self) -> bool:
         """Whether the root fell between two of its go frames, and those without name it.
 
         No protocol can prevent that one: whoever has the last word may die in the middle of it.
         """
-        dead_root = any(number == 0 and not ending.lives for number, ending in self.endings)
-        without = [ending for _, ending in self.living if ending.how != "go"]
-        blamed = all({d for f in e.findings for d in f.ranks} == {0} for e in without)
-        return dead_root and "hangs" not in self._hows() and blamed
+        dead_root = any(each.process == 0 and not each.lives for each in self.endings)
+        root = set(self.scenario.devices(0))
+        blames_root = (
+            {device for found in each.findings for device in found.ranks} <= root
+            for each in self.living
+            if each.how != "go"
+        )
+        return dead_root and "hangs" not in self._hows() and all(blames_root)
 
 
 def slowest_path(last: Packet | None) -> tuple[Hop, ...]:

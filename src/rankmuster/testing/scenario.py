@@ -50,6 +50,20 @@ class Scenario:
         """The command line that does exactly this again."""
         return " ".join(["rankmuster simulate", f"--world {self.world_size}", *self._options()])
 
+    @property
+    def suspects(self) -> frozenset[int]:
+        """The devices that may be named: of whoever something befalls, or is wrong with."""
+        who = {*self.absent, *self.liars, *self.differ, *self.outsiders}
+        who |= {each.process for each in self.faults} | {each.process for each in self.doubles}
+        who |= {process for process, _ in (*self.claims, *self.sizes)}
+        devices = {device for process in who for device in self.devices(process)}
+        return frozenset(devices | {device for _, device in self.claims})
+
+    @property
+    def decidable(self) -> bool:
+        """Whether whoever is at fault can be told from the others: two may only differ."""
+        return self.processes > 2 * len({*self.liars, *self.differ})
+
     def devices(self, process: int) -> tuple[int, ...]:
         """What *process* holds."""
         first = process * self.devices_each

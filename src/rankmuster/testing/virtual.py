@@ -287,7 +287,8 @@ class VirtualEndpoint:
     def _take(self, packet: Packet, link: Link) -> None:
         self._step()
         packet.taken_at = self.now()
-        self.last, self.depth = packet, max(self.depth, packet.depth)
+        if packet.what is not What.END or not self._events:  # an end says nothing after a word
+            self.last, self.depth = packet, max(self.depth, packet.depth)
         if packet.what is What.FRAME and packet.sender.untaken:
             packet.sender.untaken -= 1
             sender = packet.sender.owner

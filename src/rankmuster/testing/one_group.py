@@ -1,0 +1,89 @@
+"""Worlds too large for whole processes: one group of all ranks, its protocol and nothing else.
+
+Bootstrap and closing round of `protocol.muster`, as a real process runs them, without census and
+connections: a hundred thousand ranks in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rankmuster.errors import InvariantError, MusterError
+from rankmuster.finding import Finding, finding
+from rankmuster.protocol.bootstrap import bootstrap
+from rankmuster.protocol.causes import Cause
+from rankmuster.protocol.muster import MusterRefused, muster
+from rankmuster.testing.rehearsed import Ending, Rehearsed
+from rankmuster.testing.scenario import Scenario
+from rankmuster.testing.simulate import simulate
+from rankmuster.testing.virtual import LATENCY_S
+
+SIGNATURE, OTHER = b"s" * 16, b"x" * 16
+UNIQUE_ID = bytes(range(128))
+AT_FIRST = "step0"
+
+
+def unsupported(scenario: Scenario) -> Iterator[str]:
+    """What of *scenario* has no meaning here, by the names of its options."""
+    for name in ("absent", "differ", "outsiders", "claims", "sizes", "doubles", "strangers"):
+        if getattr(scenario, name):
+            yield name
+    if scenario.program is not None:
+        yield "program"
+    if any(fault.kind == "delay" or _step(fault.when) is None for fault in scenario.faults):
+        yield "faults but --kill and --stop at a step or at bootstrap"
+
+
+def rehearse_group(scenario: Scenario) -> Rehearsed:
+    """Run the protocol of a group with as many ranks as *scenario* has devices.
+
+    Raises ValueError for what is `unsupported`.
+    """
+    if wrong := ", ".join(unsupported(scenario)):
+        raise ValueError(f"one group knows no {wrong}")
+    size, liars = scenario.world_size, set(scenario.liars)
+    steps = [
+        muster(n, size, OTHER if n in liars else SIGNATURE, UNIQUE_ID, form=bootstrap)
+        for n in range(size)
+    ]
+    world = simulate(
+        steps,
+        scenario.seed,
+        rendezvous=scenario.rendezvous,
+        dies={f.process: _step(f.when) or 0 for f in scenario.faults if f.kind == "kill"},
+        stops={f.process: _step(f.when) or 0 for f in scenario.faults if f.kind == "stop"},
+        deadline=scenario.deadline_s / LATENCY_S,
+    )
+    at = world.time * LATENCY_S
+    return Rehearsed(
+        scenario=scenario,
+        scope="one group",
+        endings=tuple(_ending(rank, world.outcome.get(rank), at) for rank in range(size)),
+        said=(),
+        phases={},
+        messages=world.messages,
+        payload_bytes=world.payload_bytes,
+        rounds=world.rounds,
+        slowest_path=(),
+    )
+
+
+def _step(when: float | str) -> int | None:
+    text = AT_FIRST if when == "bootstrap" else str(when)
+    return int(text[4:]) if text.startswith("step") else None
+
+
+def _ending(rank: int, outcome: bytes | MusterError | None, at: float) -> Ending:
+    if isinstance(outcome, bytes):
+        return Ending(process=rank, at=at, phase="closing", how="go")
+    if outcome is None:
+        return Ending(process=rank, at=at, phase="", how="killed")
+    if not isinstance(outcome, MusterRefused):
+        raise InvariantError(f"rank {rank} ended with {outcome!r}")
+    found = tuple(map(_finding, outcome.answer.causes))
+    return Ending(process=rank, at=at, phase="closing", how="no", findings=found)
+
+
+def _finding(cause: Cause) -> Finding:
+    ranks = () if cause.process is None else (cause.process,)
+    return finding(cause.code or "RM006", cause.message, ranks=ranks)
