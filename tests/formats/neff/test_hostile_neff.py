@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from rankmuster import formats
 from rankmuster.errors import InvalidProgram
-from rankmuster.formats.neff import archive as limits
+from rankmuster.formats.neff import archive as json_limits
+from rankmuster.formats.neff import stream as byte_limits
+from rankmuster.formats.neff import tar as tar_limits
 from rankmuster.formats.neff.archive import json_files
 from rankmuster.program import Program
 from rankmuster.testing.neff import archive, neff, packed
@@ -95,17 +97,17 @@ def test_bombs_are_refused_early() -> None:
 
 def test_members_and_sizes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is an end to how many members, and how much JSON, an archive may hold."""
-    monkeypatch.setattr(limits, "MEMBERS_MAX", 3)
+    monkeypatch.setattr(tar_limits, "MEMBERS_MAX", 3)
     assert "more than 3 members" in refused(archive({f"{n}.bin": b"" for n in range(4)}))
     json_files(archive({f"{n}.bin": b"" for n in range(3)}), 0, "")
-    monkeypatch.setattr(limits, "JSON_BYTES_MAX", 100)
+    monkeypatch.setattr(json_limits, "JSON_BYTES_MAX", 100)
     assert "'a.json' has 101 bytes, more than 100" in refused(archive({"a.json": bytes(101)}))
-    monkeypatch.setattr(limits, "MEMBERS_MAX", 9)
+    monkeypatch.setattr(tar_limits, "MEMBERS_MAX", 9)
     some = {f"{n}.json": bytes(99) for n in range(4)}
     assert len(json_files(archive(some), 0, "")) == 4
     more = archive(some | {"4.json": bytes(99)})
     assert "'4.json': more than 400 bytes of JSON" in refused(more)
-    monkeypatch.setattr(limits, "UNPACKED_BYTES_MAX", 2000)
+    monkeypatch.setattr(byte_limits, "UNPACKED_BYTES_MAX", 2000)
     assert "holds more than 2000 bytes" in refused(archive({"a.bin": bytes(5000)}))
 
 
@@ -138,7 +140,7 @@ def test_extended_headers_cannot_hide_harm(record: bytes, error: str) -> None:
 
 def test_extended_headers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """So is what all of them hold together, and a global one changes nothing."""
-    monkeypatch.setattr(limits, "EXTENSIONS_BYTES_MAX", 20)
+    monkeypatch.setattr(tar_limits, "EXTENSIONS_BYTES_MAX", 20)
     head = tarfile.TarInfo("pax")
     head.type, head.size = tarfile.XGLTYPE, 12
     tar = head.tobuf() + b"12 path=x.y\n".ljust(512, b"\0")
@@ -207,8 +209,8 @@ NAMES = st.text("abc/.d-é", min_size=1, max_size=160).filter(
 )
 def test_archives_read_as_the_library_reads_them(files: dict[str, bytes], form: int) -> None:
     """On harmless archives our reader and the standard library's agree."""
-    clean = {limits.clean(name): content for name, content in files.items()}
+    clean = {tar_limits.clean(name): content for name, content in files.items()}
     tar = archive(clean, form=form)
     with tarfile.open(fileobj=io.BytesIO(tar)) as held:
-        theirs = {limits.clean(each.name): held.extractfile(each).read() for each in held}  # type: ignore[union-attr] # all are files
+        theirs = {tar_limits.clean(each.name): held.extractfile(each).read() for each in held}  # type: ignore[union-attr] # all are files
     assert json_files(tar, 0, "") == theirs == clean

@@ -49,6 +49,12 @@ def test_reads_groups_and_pairs(package: int) -> None:
     assert (found.num_streams, found.target, found.name, found.ops) == (2, "mariana", "model", ())
 
 
+def test_short_files_are_no_neff() -> None:
+    """Fewer than sixteen bytes say nothing."""
+    assert formats.sniff(neff()[:15]) is None
+    assert formats.sniff(neff()[:16]) == "neff"
+
+
 def test_ops_are_not_recorded() -> None:
     """No op is known: RM706 says so, and RM312 that nothing is left to compare."""
     found = read(neff([HALVES]))

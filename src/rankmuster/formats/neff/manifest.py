@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from rankmuster.errors import InvalidProgram, did_you_mean
 from rankmuster.formats.json_fields import Fault, a_list, an_object, quote, required, text_of, whole
 from rankmuster.formats.json_program import GroupSets, PairSets, id_sets, interpreted
-from rankmuster.formats.neff.archive import clean
+from rankmuster.formats.neff.tar import clean
 from rankmuster.group import SubGroup
 
 Fetch = Callable[[str], bytes | None]
