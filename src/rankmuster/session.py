@@ -170,7 +170,7 @@ def join(
     the name of every phase as it begins.
     """
     carrier = place.transport
-    endpoint = carrier.open(place.identity, place.epoch, deadline) if carrier else None
+    endpoint = carrier.open(place.identity, deadline) if carrier else None
     up = BringUp(place, deadline, say=say, on_phase=on_phase, endpoint=endpoint)
     try:
         return up.board.drive(come_up(up, read_program, path))

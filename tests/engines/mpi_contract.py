@@ -19,16 +19,16 @@ WORLD = MPI.COMM_WORLD
 US = Identity(WORLD.rank, WORLD.rank, 1)
 
 
-def opened(epoch: int):
+def opened():
     deadline = Deadline.after(600)
-    return MpiTransport(deadline=deadline).open(US, epoch, deadline)
+    return MpiTransport(deadline=deadline).open(US, deadline)
 
 
 class Remote:
     """The endpoint of rank 0, called from rank 1."""
 
-    def __init__(self, epoch: int) -> None:
-        self.call("open", epoch)
+    def __init__(self) -> None:
+        self.call("open")
 
     def call(self, name: str, *arguments):
         WORLD.send((name, arguments), dest=0)
@@ -48,7 +48,7 @@ def serve() -> None:
         outcome: object = None
         try:
             if name == "open":
-                endpoint = opened(*arguments)
+                endpoint = opened()
             elif name == "end":
                 return
             else:
@@ -60,12 +60,10 @@ def serve() -> None:
 
 @contextmanager
 def pair():
-    epochs.append(len(epochs))
-    with closing(Remote(epochs[-1])) as zero, closing(opened(epochs[-1])) as one:
+    with closing(Remote()) as zero, closing(opened()) as one:
         yield one, zero, one.dial("0", Role.PEER)
 
 
-epochs: list[int] = []
 if WORLD.rank == 0:
     serve()
 else:

@@ -36,7 +36,6 @@ def pair(torch, store):
 
     @contextmanager
     def make():
-        epoch = store.add("epochs of these tests", 1)
         clients = [
             torch.TCPStore(
                 "127.0.0.1",
@@ -49,7 +48,7 @@ def pair(torch, store):
         ]
         zero, one = (
             StoreTransport(client, process, 2).open(
-                Identity(process, process, 1), epoch, Deadline.after(60)
+                Identity(process, process, 1), Deadline.after(60)
             )
             for process, client in enumerate(clients)
         )
@@ -71,7 +70,7 @@ def test_a_store_that_goes_away_loses_everybody(torch):
     server = torch.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     client = torch.TCPStore("127.0.0.1", server.port, is_master=False, wait_for_workers=False)
     transport = StoreTransport(client, 1, 2)
-    with closing(transport.open(Identity(1, 1, 1), 0, Deadline.after(60))) as endpoint:
+    with closing(transport.open(Identity(1, 1, 1), Deadline.after(60))) as endpoint:
         handle = endpoint.dial("0", Role.CENSUS)
         assert endpoint.poll(0.0) == []
         del server
@@ -94,5 +93,4 @@ def test_what_was_read_is_deleted(store, pair):
         for _ in range(10):
             one.poll(0.005)
             zero.poll(0.005)
-        # The counters of announcements, one for each process, and of the epochs of these tests.
-        assert store.num_keys() <= before + 2
+        assert store.num_keys() <= before + 2  # the counts of announcements to each of them

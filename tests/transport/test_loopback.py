@@ -15,7 +15,7 @@ from rankmuster.transport.loopback import Loopback
 def pair():
     world = Loopback(2)
     zero, one = (
-        world.transport(process).open(Identity(process, process, 1), 0, Deadline.after(60))
+        world.transport(process).open(Identity(process, process, 1), Deadline.after(60))
         for process in range(2)
     )
     with closing(one), closing(zero):

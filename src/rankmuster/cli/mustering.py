@@ -230,7 +230,7 @@ def follow_over(
             code = exit_code(report)
         finally:
             transport.leave(code)
-    environ = engines.hand_on(place, os.environ)
+    environ = engines.hand_on(engine, place, os.environ)
     if transport.must_stay:
         return muster.end(report, lambda command: run_below(command, environ))
     return muster.end(report, lambda command: become(command, environ))

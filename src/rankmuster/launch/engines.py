@@ -11,8 +11,7 @@ from importlib.util import find_spec
 
 from rankmuster.errors import did_you_mean
 from rankmuster.launch.base import NO_OPTIONS, BrokenLaunch, LaunchOptions, Place
-from rankmuster.launch.local import LocalLauncher
-from rankmuster.launch.names import DEVICES, EPOCH, WORLD_SIZE
+from rankmuster.launch.names import DEVICES, LAUNCHER, WORLD_SIZE
 from rankmuster.ranks import fold
 from rankmuster.transport.base import Deadline, Transport
 
@@ -43,10 +42,10 @@ def choose(name: str, environ: Mapping[str, str], options: LaunchOptions = NO_OP
 
 
 def _detect(environ: Mapping[str, str]) -> str:
-    """The innermost launcher knows best: ours, then torchrun, then mpiexec."""
+    """The innermost launcher knows best: a muster before us, torchrun, mpiexec."""
     from rankmuster.transport import mpi, torch_store
 
-    if LocalLauncher.is_present(environ):
+    if LAUNCHER in environ:
         return TCP
     if torch_store.has_agent_store(environ) and find_spec("torch"):
         return TORCH
@@ -70,10 +69,10 @@ def connect(engine: str, environ: Mapping[str, str], deadline: Deadline) -> Tran
     return StoreTransport.of_torchrun(environ, deadline)
 
 
-def hand_on(place: Place, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables for a command that this process becomes, so that it may muster in its turn."""
+def hand_on(engine: str, place: Place, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables for a command that follows this process, so that it may muster in its turn."""
     ours = {
-        EPOCH: str(place.epoch + 1),
+        ENGINE: engine,
         DEVICES: fold(place.devices),
         WORLD_SIZE: str(place.world_size),
     }

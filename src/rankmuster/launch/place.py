@@ -143,9 +143,6 @@ def carried(
     process, processes = transport.process, transport.processes
     findings = _contradictions(transport.SOURCES, environ, options, process, processes)
     devices, size = _devices(process, processes, environ, options, findings)
-    held = _held(Job("", b"carried", process))
-    if EPOCH in environ:
-        held.next_epoch = max(held.next_epoch, number(environ, EPOCH))
     return Place(
         process=process,
         processes=processes,
@@ -153,7 +150,7 @@ def carried(
         world_size=size,
         root="0",
         job=b"",
-        epoch=held.take_epoch(),
+        epoch=0,
         secret=b"",
         transport=transport,
         findings=tuple(replace(found, ranks=devices) for found in findings),

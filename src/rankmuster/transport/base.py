@@ -172,8 +172,8 @@ class Transport(Protocol):
     def processes(self) -> int:
         """How many there are."""
 
-    def open(self, me: Identity, epoch: int, deadline: Deadline) -> Connections:
-        """An endpoint for the *epoch*-th bring-up of this process; all count alike."""
+    def open(self, me: Identity, deadline: Deadline) -> Connections:
+        """An endpoint for this process's next bring-up; they are counted, on all alike."""
 
     def leave(self, code: int) -> None:
         """End our part in that library, before this process becomes another or exits with *code*.

@@ -87,7 +87,7 @@ class _Link:
 class CarriedEndpoint:
     """All of one process's connections over *carrier* (see `base.Connections` for the contract).
 
-    *epoch* counts the bring-ups of this process, alike on all processes.
+    *epoch* counts the bring-ups that the carrier's owner has seen, alike on all processes.
     """
 
     def __init__(self, carrier: Carrier, me: Identity, epoch: int) -> None:

@@ -49,6 +49,7 @@ class Loopback:
     def __init__(self, processes: int) -> None:
         self.processes = processes
         self._boxes: dict[tuple[int, int], Mailbox] = {}
+        self._epochs = [0] * processes
 
     def transport(self, process: int) -> LoopbackTransport:
         """The part of one process."""
@@ -58,10 +59,13 @@ class Loopback:
         """Where the messages for a process lie, from before it comes until its next bring-up."""
         return self._boxes.setdefault((process, epoch), Mailbox())
 
-    def begin(self, process: int, epoch: int) -> None:
-        """Forget what a process left unread in earlier bring-ups."""
+    def begin(self, process: int) -> int:
+        """The number of a process's next bring-up; what it left unread before is forgotten."""
+        self._epochs[process] += 1
+        epoch = self._epochs[process]
         for key in [(p, e) for p, e in list(self._boxes) if p == process and e < epoch]:
             self._boxes.pop(key, None)
+        return epoch
 
 
 class LoopbackTransport:
@@ -74,10 +78,10 @@ class LoopbackTransport:
         self.process, self.processes = process, world.processes
         self._world = world
 
-    def open(self, me: Identity, epoch: int, deadline: Deadline) -> CarriedEndpoint:
+    def open(self, me: Identity, deadline: Deadline) -> CarriedEndpoint:
         """An endpoint over the mailboxes; nothing has to be waited for."""
         del deadline
-        self._world.begin(self.process, epoch)
+        epoch = self._world.begin(self.process)
         return CarriedEndpoint(LoopbackCarrier(self._world, self.process, epoch), me, epoch)
 
     def leave(self, code: int) -> None:

@@ -7,6 +7,7 @@ gone. A lost process is not seen by MPI; its launcher ends the job, or the deadl
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import time
 from collections import deque
@@ -47,8 +48,11 @@ class MpiTransport:
         self.process: int = self._comm.Get_rank()
         self.processes: int = self._comm.Get_size()
 
-    def open(self, me: Identity, epoch: int, deadline: Deadline) -> CarriedEndpoint:
+    def open(self, me: Identity, deadline: Deadline) -> CarriedEndpoint:
         """An endpoint over a duplicate of the communicator; it may be made before others come."""
+        keyval = _keyval()
+        epoch = 1 + (self._comm.Get_attr(keyval) or 0)
+        self._comm.Set_attr(keyval, epoch)
         late = deadline.at - 2 * margin_s(deadline.whole_s)
         return CarriedEndpoint(MpiCarrier(self._mpi, self._comm, late), me, epoch)
 
@@ -154,6 +158,13 @@ class MpiCarrier:
             source = status.Get_source()
             message.Recv([buffer, self._mpi.BYTE])
             yield source, bytes(buffer)
+
+
+@functools.cache
+def _keyval() -> int:
+    """Under this key a communicator holds how many bring-ups it has carried."""
+    keyval: int = import_module("mpi4py.MPI").Comm.Create_keyval()
+    return keyval
 
 
 def is_initialised() -> bool:

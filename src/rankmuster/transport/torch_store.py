@@ -74,12 +74,15 @@ class StoreTransport:
         name = f"{environ.get(RUN, '')}/{environ.get(RESTART, '0')}"
         return cls(store, int(environ[RANK]), int(environ[SIZE]), name)
 
-    def open(self, me: Identity, epoch: int, deadline: Deadline) -> CarriedEndpoint:
-        """An endpoint over keys of this bring-up's own."""
+    def open(self, me: Identity, deadline: Deadline) -> CarriedEndpoint:
+        """An endpoint over keys of this bring-up's own. Raises `PeerLost`."""
         torch = torch_distributed()
+        errors = {torch.DistError: PeerLost}  # whatever it is, nobody can be reached any more
+        with map_errors(errors, "the torch store"):
+            # Counted in the store, so that a command that follows this process counts on.
+            epoch = self._store.add(f"rankmuster/{self._name}/musters/{self.process}", 1)
         store = torch.PrefixStore(f"rankmuster/{self._name}/{epoch}", self._store)
         store.set_timeout(timedelta(seconds=max(deadline.remaining(), LAST_PAUSE_S)))
-        errors = {torch.DistError: PeerLost}  # whatever it is, nobody can be reached any more
         return CarriedEndpoint(StoreCarrier(store, self.process, self.processes, errors), me, epoch)
 
     def leave(self, code: int) -> None:
