@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rankmuster import formats
@@ -20,10 +20,12 @@ from rankmuster.formats.neff import stream as byte_limits
 from rankmuster.formats.neff import tar as tar_limits
 from rankmuster.formats.neff.archive import json_files
 from rankmuster.program import Program
-from rankmuster.testing.neff import archive, neff, packed
+from rankmuster.testing.neff import archive, definition, manifests, neff, packed
 
-GOOD = neff([[[0, 1], [2, 3]]], [[[0, 1], [1, 0]]])
-PLAIN = neff([[[0, 1], [2, 3]]], package=1)
+GRAPH = definition([[[0, 1], [2, 3]]], [[[0, 1], [1, 0]]])
+FILES = [neff(GRAPH["replica_groups"], package=package) for package in (1, 2)]
+LONG = {f"{'deep/' * 30}x.json": b"{}", "sg00/pe.bin": bytes(700)} | manifests([GRAPH])
+TARS = [archive(LONG, form=form) for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT)]
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
@@ -174,28 +176,43 @@ def test_broken_gzip_is_told() -> None:
         json_files(b"\x1f\x8b" + b"\xff" * 100, 0, "")
 
 
-@settings(max_examples=300)
-@given(st.data())
-def test_mutated_files_give_a_program_or_an_error(data: st.DataObject) -> None:
-    """Whatever is changed or cut: a program or an InvalidProgram."""
-    held = bytearray(data.draw(st.sampled_from([GOOD, PLAIN])))
-    for _ in range(data.draw(st.integers(1, 4))):
-        held[data.draw(st.integers(0, len(held) - 1))] = data.draw(st.integers(0, 255))
-    held = held[: data.draw(st.integers(1, len(held)))] if data.draw(st.booleans()) else held
-    with suppress(InvalidProgram):
-        assert isinstance(formats.read(bytes(held)), Program)
-
-
-@settings(max_examples=300)
-@given(st.data())
-def test_mutated_archives_give_files_or_an_error(data: st.DataObject) -> None:
-    """The same behind a hash that fits: the archive itself is damaged."""
-    held = bytearray(archive({"neff.json": b'{"nodes":[]}', "d/x.bin": bytes(700), "a.json": b""}))
+def damaged(data: st.DataObject, good: bytes) -> bytes:
+    """Some bytes changed, and perhaps the end cut off."""
+    held = bytearray(good)
     for _ in range(data.draw(st.integers(1, 6))):
         held[data.draw(st.integers(0, len(held) - 1))] = data.draw(st.integers(0, 255))
+    return bytes(held[: data.draw(st.integers(1, len(held)) | st.just(len(held)))])
+
+
+def try_file(data: st.DataObject) -> None:
+    """A program or an InvalidProgram."""
     with suppress(InvalidProgram):
-        found = json_files(bytes(held), 0, "")
+        assert isinstance(formats.read(damaged(data, data.draw(st.sampled_from(FILES)))), Program)
+
+
+def try_archive(data: st.DataObject) -> None:
+    """The same behind a hash that fits, with checksums that do."""
+    tar = damaged(data, data.draw(st.sampled_from(TARS)))
+    with suppress(InvalidProgram):
+        found = json_files(with_checksum(tar), 0, "")
         assert all(not name.startswith("/") and ".." not in name.split("/") for name in found)
+    with suppress(InvalidProgram):
+        assert isinstance(formats.read(packed(with_checksum(tar))), Program)
+
+
+@given(st.data())
+def test_damaged_files_give_a_program_or_an_error(data: st.DataObject) -> None:
+    """Whatever is changed or cut, nothing but an InvalidProgram comes out."""
+    try_file(data)
+    try_archive(data)
+
+
+@pytest.mark.nightly
+@given(st.data())
+def test_damaged_files_long(data: st.DataObject) -> None:
+    """The same, for as long as the profile says."""
+    try_file(data)
+    try_archive(data)
 
 
 NAMES = st.text("abc/.d-é", min_size=1, max_size=160).filter(
