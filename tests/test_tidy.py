@@ -12,8 +12,8 @@ SRC = Path(__file__).parents[1] / "src" / "rankmuster"
 # package. Everything up to PURE_ROWS is pure: no clock, no socket, no file, no environment.
 ROWS = [
     {"status", "ranks", "rules", "version", "messages"},
-    {"errors"},
-    {"finding", "group", "world", "environment"},
+    {"errors", "explanations"},
+    {"finding", "group", "world", "environment", "hosts"},
     {"program"},
     {"partition", "protocol", "arch", "formats"},
     {"resolve", "clusters", "abi"},
@@ -28,7 +28,7 @@ ROWS = [
     {"transport"},
     {"launch", "load"},
     {"switchboard"},
-    {"bringup", "api", "local_barrier"},
+    {"bringup", "api", "local_barrier", "background"},
     {"communicator"},
     {"libnccom"},
     {"pool"},
