@@ -6,6 +6,7 @@ reverse engineering, facts §6.2).
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -104,7 +105,6 @@ VARIABLES: tuple[Variable, ...] = (
              "physical cores of a logical one (LNC)"),
     Variable("NEURON_LOGICAL_NC_CONFIG", "uint", None, number(1, 2),
              "the same, by the name that tools and frameworks use"),
-    Variable("NEURON_RT_VALIDATE_HASH", "bool", NO, truth, "check the hash of a NEFF"),
     Variable("NEURON_RT_FAKE_INSTANCE_TYPE", "name", "trn2.48xlarge", str,
              "the server that this machine plays", documented=False),
     Variable("NEURON_RT_ULTRASERVER_MODE", "uint", 0, number(0, 4),
@@ -188,5 +188,5 @@ def value_of(variable: Variable, environ: Mapping[str, str]) -> Any:
 def near_misses(environ: Mapping[str, str]) -> dict[str, str]:
     """Names that look like misspelt ones of ours, each with a hint."""
     strange = (name for name in environ if name.startswith(PREFIXES) and name not in BY_NAME)
-    hints = {name: did_you_mean(name, BY_NAME) for name in strange}
-    return {name: hint for name, hint in hints.items() if hint.startswith("did you mean")}
+    near = {name: difflib.get_close_matches(name, BY_NAME, n=1, cutoff=0.9) for name in strange}
+    return {name: f"did you mean {found[0]!r}?" for name, found in near.items() if found}

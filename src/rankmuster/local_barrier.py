@@ -109,6 +109,7 @@ class LocalBarrier:
         self._below = frozenset(below)
         self._links: dict[int, socket.socket] = {}  # by device
         self._inbox: dict[socket.socket, bytearray] = {}
+        self._ended: list[socket.socket] = []  # whose last frames may still stand in the inbox
         self._came: set[int] = set()
         self._selector = selectors.DefaultSelector()
         self._listener: socket.socket | None = None
@@ -220,7 +221,10 @@ class LocalBarrier:
             self._links[device].send(FRAME.pack(word, about))
 
     def _await(self, missing_now: Callable[[], AbstractSet[int]], deadline: Deadline) -> None:
+        # One frame at a time: what stands behind the awaited one belongs to the next wait.
         while missing := missing_now():
+            if self._hear_next():
+                continue
             if deadline.passed:
                 self._end(Word.LATE, min(missing), _late(min(missing), deadline, missing))
             for key, _ in self._selector.select(deadline.remaining()):
@@ -228,6 +232,19 @@ class LocalBarrier:
                     self._accept()
                 elif isinstance(key.fileobj, socket.socket):
                     self._read(key.fileobj)
+
+    def _hear_next(self) -> bool:
+        """Take in one frame, or one end, of those that came; False where there is none."""
+        for link, inbox in self._inbox.items():
+            if len(inbox) >= FRAME.size:
+                word, about = FRAME.unpack_from(inbox)
+                del inbox[: FRAME.size]
+                self._hear(link, word, about)
+                return True
+        if self._ended:
+            self._drop(self._ended.pop())
+            return True
+        return False
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -245,14 +262,10 @@ class LocalBarrier:
             return
         except OSError:
             chunk = b""
-        inbox = self._inbox[link]
-        inbox += chunk
-        while len(inbox) >= FRAME.size and link in self._inbox:
-            word, about = FRAME.unpack_from(inbox)
-            del inbox[: FRAME.size]
-            self._hear(link, word, about)
-        if not chunk and link in self._inbox:
-            self._drop(link)
+        self._inbox[link] += chunk
+        if not chunk:
+            self._selector.unregister(link)
+            self._ended.append(link)
 
     def _hear(self, link: socket.socket, word: int, about: int) -> None:
         device = self._device_of(link)
@@ -274,8 +287,9 @@ class LocalBarrier:
 
     def _drop(self, link: socket.socket) -> None:
         device = self._device_of(link)
-        self._selector.unregister(link)
-        del self._inbox[link]
+        with contextlib.suppress(KeyError):  # an ended one is out already
+            self._selector.unregister(link)
+        self._inbox.pop(link, None)
         link.close()
         if device is not None:
             del self._links[device]

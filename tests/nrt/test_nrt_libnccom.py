@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from nrt_worlds import free_root, in_threads, settings
+
 from rankmuster.environment import BadSetting
 from rankmuster.errors import (
     Closed,

@@ -10,6 +10,7 @@ import time
 
 import pytest
 from nrt_worlds import in_threads
+
 from rankmuster.errors import BadArgument, Closed, DeadlineExceeded, MusterError, PeerLost
 from rankmuster.local_barrier import LocalBarrier, children, open_barrier, plan
 from rankmuster.transport.base import Deadline

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import rankmuster
 from msgspec.structs import replace
 from nrt_worlds import Agreeable, node, registry, settings
+
+import rankmuster
 from rankmuster import messages
 from rankmuster.errors import MusterError, PeerLost, SetupFailed
 from rankmuster.messages import Message

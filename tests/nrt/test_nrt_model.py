@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from nrt_worlds import Agreeable, registry, settings
+
 from rankmuster.errors import (
     InvalidProgram,
     InvariantError,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from rankmuster.errors import BadArgument, InvariantError, PoolExhausted, SetupFailed
 from rankmuster.pool import CommNode, CommunicatorPool, bootstrap_order, pool_key
 from rankmuster.status import Status

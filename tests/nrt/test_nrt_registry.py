@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from nrt_worlds import in_threads, node, registry
+
 from rankmuster.errors import BadArgument, MusterError, SetupFailed, Uninitialized, WorldMismatch
 from rankmuster.node import Driver
 from rankmuster.status import Status
@@ -34,7 +35,7 @@ class Meeting:
         self._door.wait(10.0)
         return self._lock.__enter__()
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self._lock.__exit__(*error)
 
 

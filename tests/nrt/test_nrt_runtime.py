@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from nrt_worlds import Agreeable, free_root, in_threads, node, world_of
+
 from rankmuster import nrt
 from rankmuster.nrt import NrtCcComm, Out, Runtime, Status
 from rankmuster.program import OpKind

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from nrt_worlds import Agreeable, node
+
 from rankmuster.nrt import Model, Out, Runtime
 from rankmuster.testing.build import all_reduce, program
 from rankmuster.worlds.global_comm import GlobalComm

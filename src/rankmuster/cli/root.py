@@ -39,6 +39,7 @@ COMMANDS = {
     "topo": Entry("topo", "Draw chips and links, and where a program's groups land."),
     "chips": Entry("chips", "Print the ops table of the chip generations."),
     "decode": Entry("decode", "Print a memory image of one of the original's structs."),
+    "doctor": Entry("doctor", "Say what in this machine's settings will hurt a bring-up."),
     "explain": Entry("explain", "Say what a finding means and what to do about it."),
 }
 

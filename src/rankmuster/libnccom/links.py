@@ -33,6 +33,7 @@ class Links:
         self.device_of: dict[int, int] = {}  # of every proven connection, by handle
         self._dialled: dict[int, int] = {}
         self._inbound: dict[int, int] = {}  # the connection on which a device sends to us
+        self._reached: set[int] = set()  # those that were proven
         self._came: dict[int, deque[bytes]] = {}
         self._lost: dict[int, str] = {}
         self._parked = 0
@@ -50,7 +51,8 @@ class Links:
         self._turn(0.0)  # mostly it is gone at once, and then nothing would wake a longer wait
         if not self._pump(lambda: self.endpoint.idle() or peer in self._lost, deadline.at):
             raise self._late(peer, deadline)
-        self._check(peer)
+        if handle not in self._reached:  # whoever leaves after it has heard us is no loss
+            self._check(peer)
 
     def recv(self, peer: int, nbytes: int, deadline: Deadline) -> bytes:
         """Wait for the next frame of *peer*. Raises `PeerLost` and `DeadlineExceeded`."""
@@ -87,6 +89,8 @@ class Links:
             case Joined(handle, identity, Role.PEER) if handle not in self.device_of:
                 self.device_of[handle] = identity.process
                 self._inbound[identity.process] = handle
+            case Joined(handle):
+                self._reached.add(handle)
             case Received(handle, frame) if frame.kind is Kind.CALLER:
                 self._park(handle, frame)
             case Lost(handle, why) if handle in self.device_of:
