@@ -123,7 +123,7 @@ def up(
         return start(muster, share(processes, world, each), report_file)
     if options.insecure:
         click.echo("rankmuster: --insecure: anybody who reaches the root may take part", err=True)
-    chosen = engines.choose(engine, os.environ, options)
+    chosen = engines.choose(engine, os.environ, options, followed=bool(command))
     if chosen != engines.TCP:
         return follow_over(chosen, muster, options, report_file)
     ends = Deadline.after(muster.deadline_s)

@@ -22,15 +22,23 @@ ENGINE = "RANKMUSTER_ENGINE"
 # What mpiexec of MPICH (and srun --mpi=pmi2), of Open MPI, and srun --mpi=pmix say: this process's
 # number in its job. srun without --mpi says nothing of MPI, and is told by --engine mpi.
 MPI_RANKS = frozenset({"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"})
-LOCAL_RANKS = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+HYDRA = "MPI_LOCALRANKID"  # set by MPICH's own mpiexec
+LOCAL_RANKS = (HYDRA, "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 LOCAL_SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
 
 
-def choose(name: str, environ: Mapping[str, str], options: LaunchOptions = NO_OPTIONS) -> str:
+def choose(
+    name: str,
+    environ: Mapping[str, str],
+    options: LaunchOptions = NO_OPTIONS,
+    *,
+    followed: bool = False,
+) -> str:
     """The engine that *name*, or else the environment, asks for, and never AUTO.
 
-    Who says where the root is, or how to prove oneself there, means TCP. Raises `BrokenLaunch` for
-    an unknown name.
+    Who says where the root is, or how to prove oneself there, means TCP. *followed* says that a
+    command comes after the muster, which may use the library too. Raises `BrokenLaunch` for an
+    unknown name.
     """
     if name == AUTO and (options.root or options.launcher or options.secret_file):
         return TCP
@@ -38,10 +46,10 @@ def choose(name: str, environ: Mapping[str, str], options: LaunchOptions = NO_OP
         name = environ.get(ENGINE, AUTO)
     if name not in ENGINES:
         raise BrokenLaunch(f"there is no engine {name!r}", fix=did_you_mean(name, ENGINES))
-    return _detect(environ) if name == AUTO else name
+    return _detect(environ, followed=followed) if name == AUTO else name
 
 
-def _detect(environ: Mapping[str, str]) -> str:
+def _detect(environ: Mapping[str, str], *, followed: bool) -> str:
     """The innermost launcher knows best: a muster before us, torchrun, mpiexec."""
     from rankmuster.transport import mpi, torch_store
 
@@ -49,9 +57,11 @@ def _detect(environ: Mapping[str, str]) -> str:
         return TCP
     if torch_store.has_agent_store(environ) and find_spec("torch"):
         return TORCH
-    if mpi.is_initialised() or (not MPI_RANKS.isdisjoint(environ) and find_spec("mpi4py")):
+    if mpi.is_initialised():
         return MPI
-    return TCP
+    seen = not MPI_RANKS.isdisjoint(environ) and find_spec("mpi4py")
+    # After a process that used MPI, Open MPI 5 does not let the next program leave; MPICH does.
+    return MPI if seen and (HYDRA in environ or not followed) else TCP
 
 
 def connect(engine: str, environ: Mapping[str, str], deadline: Deadline) -> Transport:
