@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from rankmuster.census import Card, margin_s
 from rankmuster.errors import MusterError
@@ -26,6 +26,7 @@ from rankmuster.protocol.odd import Signed
 from rankmuster.protocol.refusal import GroupRefused, graver, is_hearsay
 from rankmuster.protocol.steps import Steps
 from rankmuster.protocol.unique_id import NONCE_BYTES, UniqueId
+from rankmuster.ranks import fold
 from rankmuster.report import Report
 from rankmuster.resolve import Resolved
 from rankmuster.root import Copy
@@ -36,10 +37,19 @@ from rankmuster.transport.base import Connections, Deadline
 from rankmuster.transport.framing import Kind
 
 T = TypeVar("T")
+FIRST_LOOK_S, LOOK_GROWTH, LAST_LOOK_S = 0.002, 1.2, 0.05  # at work that is done aside
 # In a unique id, whose nonce is enough, where nobody listens.
 NOWHERE = ("0.0.0.0", 0)  # noqa: S104 nobody binds to it
 # What the handshake says to who is turned away, as findings.
 TURNED_AWAY = {"refused: wrong secret": "RM606", "refused: other version": "RM607"}
+
+
+class Work(Protocol):
+    """Something that is under way."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
 
 
 class Ended(MusterError):
@@ -83,11 +93,47 @@ class BringUp:
         on_phase: Callable[[str], None],
         endpoint: Connections | None = None,
     ) -> None:
-        self.place, self.deadline, self.begin = place, deadline, on_phase
+        self.place, self.deadline, self._on_phase = place, deadline, on_phase
+        self.phase = "start"
         self.unique_ids: dict[SubGroup, bytes] = {}
         self.watch = Stopwatch(deadline.now, began := deadline.now(), began)
         self.board = Switchboard(place, deadline, say, endpoint)
         self._address = ""
+
+    def begin(self, phase: str) -> None:
+        """Say that *phase* begins."""
+        self.phase = phase
+        self._on_phase(phase)
+
+    def status(self) -> str:
+        """Where this process stands, and for whom it waits, for people who ask."""
+        own = f"process {self.place.process} of {self.place.processes}"
+        left = f"{self.deadline.remaining():.0f} s are left"
+        return f"{own}, {self.phase}: {self._waits_for()}; {left}"
+
+    def _waits_for(self) -> str:
+        board = self.board
+        if board.root is not None and board.plan is None:
+            return f"waiting for {board.root.census.waiting_for() or 'programs to compare'}"
+        if board.plan is None:
+            return f"waiting for the root at {self.place.root}"
+        if self.phase == "closing":
+            seats = set(board.closing.waiting().values())
+            return f"waiting for process(es) {fold(seats)} to be ready"
+        return f"waiting for device(s) {fold(board.groups.waiting().values())}"
+
+    def wait_for(self, work: Work) -> Waits[None]:
+        """Answer others until *work* is done. Raises `Ended` where that is of no use any more."""
+        board, now = self.board, self.deadline.now
+        pause_s = FIRST_LOOK_S
+        while not work.done:
+            done = lambda: work.done or board.plan is not None  # noqa: E731 - asked below
+            yield Wait(done, min(self.deadline.at, now() + pause_s))
+            pause_s = min(pause_s * LOOK_GROWTH, LAST_LOOK_S)
+            self._check_root()
+            if board.plan is not None:
+                yield from board.drain()
+                raise Ended(board.plan.findings, board.plan.absent)
 
     def reach_root(self) -> Waits[None]:
         """Show the root that we are here, before we read anything."""

@@ -6,7 +6,7 @@ never decides what a difference between programs means, only whether there may b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from rankmuster.finding import Finding, Value, finding
+from rankmuster.hosts import fold_hosts
 from rankmuster.ranks import fold
 from rankmuster.world import World
 
@@ -22,13 +23,21 @@ LOSS_S = 0.25  # after a loss, for those who are about to speak
 MARGIN_SHARE, MARGIN_MIN_S, MARGIN_MAX_S = 0.1, 1.0, 5.0
 
 
+NAMED = 3  # processes that a message names one by one
+LOCAL_NUMBERS = (
+    "every host claims the same devices: number processes in the whole job, not on their host "
+    "(host * processes per host + local number)"
+)
+
+
 class Card(msgspec.Struct, frozen=True, kw_only=True):
     """What one process says about itself.
 
     `content` is equal exactly where no check could tell two programs apart; b"" says that the
     process has no program, and `findings` why. `ledger` is that of its sends and receives.
     `suspect` says that its program alone has something to report, so that it must be looked at.
-    `remaining_s` of `whole_s` seconds were left when the card was written.
+    `program` is its canonical digest. `remaining_s` of `whole_s` seconds were left when the card
+    was written. `instance` and `core_size` are what the process believes of its server.
     """
 
     process: int
@@ -37,9 +46,13 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     pid: int
     version: str
+    epoch: int = 0
+    instance: str = ""
+    core_size: int | None = None
     whole_s: float
     remaining_s: float
     content: bytes = b""
+    program: bytes = b""
     ledger: bytes = bytes(16)
     suspect: bool = False
     address: str = ""
@@ -59,11 +72,15 @@ def margin_s(whole_s: float) -> float:
 
 
 class Refusal(NamedTuple):
-    """A card that does not fit, and since when; `findings` is empty for another world's."""
+    """A card that does not fit, and since when.
+
+    `findings` say why, but for another world's card and for one whose devices others hold.
+    """
 
     card: Card
     since: float
     findings: tuple[Finding, ...]
+    claims: tuple[int, ...] = ()  # devices that others hold
 
 
 @dataclass(slots=True)
@@ -84,6 +101,7 @@ class Census:
     _owner: dict[int, Card] = field(default_factory=dict)
     _losses: list[Finding] = field(default_factory=list)
     _loss_since: float | None = None
+    _complete_since: float | None = None
 
     def knock(self, handle: int, process: int, first_device: int, count: int) -> None:
         """Someone with the secret is at the door and reads its program now."""
@@ -98,12 +116,16 @@ class Census:
         """Take a card, or refuse it."""
         self._reading.pop(handle, None)
         objections = self._objections(handle, card)
-        if objections or card.world_size != self.world.size:
-            self._refused[handle] = Refusal(card, now, objections)
+        other_world = card.world_size != self.world.size
+        claims = () if other_world else tuple(d for d in card.devices if d in self._owner)
+        if objections or other_world or claims:
+            self._refused[handle] = Refusal(card, now, objections, claims)
             return
         self.cards[handle] = card
         self._owner |= dict.fromkeys(card.devices, card)
         self.answer_by = min(self.answer_by, now + card.remaining_s - margin_s(card.whole_s))
+        if self.complete:
+            self._complete_since = now
 
     def lose(self, handle: int, why: str, phase: str, now: float) -> None:
         """A connection ended before the answer."""
@@ -144,32 +166,48 @@ class Census:
     def ended(self, now: float) -> bool:
         """Whether there is no point in waiting for more cards."""
         agreed = self.complete and not self._losses and not self._refused
-        return agreed or now >= self.next_look()
+        return (agreed and not self._surplus()) or now >= self.next_look()
 
     def next_look(self) -> float:
         """When it will have ended, if nothing more comes in."""
         times = [self.answer_by, *(each.since + HEAL_S for each in self._refused.values())]
         if self._loss_since is not None:
             times.append(self._loss_since + LOSS_S)
+        if self._complete_since is not None:
+            times.append(self._complete_since + HEAL_S)
         return min(times)
 
     def findings(self) -> tuple[Finding, ...]:
         """Everything that speaks against this world, once the census has ended."""
-        refused = chain.from_iterable(each.findings for each in self._refused.values())
-        found = [*self._world_sizes(), *refused, *self._losses]
+        refused = chain.from_iterable(
+            (*each.findings, *each.card.findings) for each in self._refused.values()
+        )
+        found = [*self._world_sizes(), *refused, *self._claims(), *self._losses]
         if self._losses:
             return tuple(found)  # which ended it soon: who was not here yet is not to blame
+        for process, devices in self._surplus():
+            message = f"process {process} came for {_devices(devices)}, which others hold"
+            found.append(finding("RM605", message, ranks=devices))
         if absent := self._never_came():
             message = f"{_devices(absent)} of {self.world.size} never came"
             found.append(finding("RM601", message, ranks=absent, others=self._owner))
         if still := self._still_reading():
             message = f"{_devices(still)} came, but had not read the program in time"
             found.append(finding("RM603", message, ranks=still))
-        return tuple(found)
+        return (*found, *self._servers())
+
+    def _surplus(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Those who have shown that they are ours, and read a program for devices that are taken.
+
+        Their card will say more; a world must not go while somebody in it is one too many.
+        """
+        if not self.complete:
+            return []
+        return [who for handle, who in self._reading.items() if handle in self._proven]
 
     def _never_came(self) -> tuple[int, ...]:
         """The absent ones that no process of another world speaks for: those came."""
-        others = [each.card for each in self._refused.values() if not each.findings]
+        others = [each.card for each in self._of_other_worlds()]
         if 2 * len(others) > len(others) + len(self.cards):
             return ()  # the root itself is the odd one: of its world nothing is known
         came = {device for card in others for device in card.devices}
@@ -197,24 +235,71 @@ class Census:
         if not card.devices or not all(0 <= d < card.world_size for d in card.devices):
             message = f"{card.who} claims {_devices(card.devices)} of a world of {card.world_size}"
             return (finding("RM001", message, ranks=card.devices),)
-        if card.world_size != self.world.size:
-            return ()  # its devices are those of another world
-        rivals = {self._owner[d].who: d for d in card.devices if d in self._owner}
-        return tuple(
-            finding(
+        return ()
+
+    def _of_other_worlds(self) -> list[Refusal]:
+        """Who was refused for its world size alone."""
+        return [
+            each
+            for each in self._refused.values()
+            if not each.findings and each.card.world_size != self.world.size
+        ]
+
+    def _claims(self) -> Iterator[Finding]:
+        """RM605, once for the devices that the same processes claim."""
+        rivals: dict[int, list[Card]] = {}
+        for refusal in self._refused.values():
+            for device in refusal.claims:
+                rivals.setdefault(device, [self._owner[device]]).append(refusal.card)
+        alike: dict[tuple[str, ...], list[int]] = {}
+        for device, cards in rivals.items():
+            alike.setdefault(tuple(card.who for card in cards), []).append(device)
+        for who, devices in alike.items():
+            cards = rivals[devices[0]]
+            hosts = fold_hosts(card.host for card in cards)
+            verb = "is" if len(devices) == 1 else "are"
+            by = f"{len(who)} processes on {hosts}: {_listed(who)}" if len(who) > 2 else _both(who)
+            yield finding(
                 "RM605",
-                f"device {device} is claimed by {rival} and by {card.who}",
-                ranks=(device,),
+                f"{_devices(devices)} {verb} claimed by {by}",
+                ranks=devices,
+                fix=LOCAL_NUMBERS if self._counts_locally() else None,
             )
-            for rival, device in rivals.items()
-        )
+
+    def _counts_locally(self) -> bool:
+        """Whether every host claims the same devices, and nobody the rest."""
+        by_host: dict[str, set[int]] = {}
+        for card in (*self.cards.values(), *(each.card for each in self._refused.values())):
+            by_host.setdefault(card.host, set()).update(card.devices)
+        claims = list(by_host.values())
+        return len(claims) > 1 and bool(self.absent) and all(each == claims[0] for each in claims)
+
+    def _servers(self) -> Iterator[Finding]:
+        """RM404 where the processes believe to run on servers of different kinds."""
+        kinds: dict[str, list[int]] = {}
+        for card in self.cards.values():
+            if card.instance or card.core_size is not None:
+                cores = (
+                    "" if card.core_size is None else f" with logical-core size {card.core_size}"
+                )
+                kind = f"{card.instance or 'a server'}{cores}"
+                kinds.setdefault(kind, []).extend(card.devices)
+        if len(kinds) > 1:
+            said = "; ".join(f"{kind}: {_devices(devices)}" for kind, devices in kinds.items())
+            values = tuple(Value(ranks=tuple(sorted(d)), value=kind) for kind, d in kinds.items())
+            yield finding(
+                "RM404",
+                f"the processes run on different servers: {said}",
+                ranks=chain.from_iterable(kinds.values()),
+                field="instance",
+                values=values,
+            )
 
     def _world_sizes(self) -> tuple[Finding, ...]:
         """RM001 where processes were started for worlds of different sizes; the root may be odd."""
         sides: dict[int, list[Card]] = {self.world.size: list(self.cards.values())}
-        for refusal in self._refused.values():
-            if not refusal.findings:
-                sides.setdefault(refusal.card.world_size, []).append(refusal.card)
+        for refusal in self._of_other_worlds():
+            sides.setdefault(refusal.card.world_size, []).append(refusal.card)
         if len(sides) == 1:
             return ()
         count = sum(map(len, sides.values()))
@@ -224,9 +309,7 @@ class Census:
             for size, cards in sides.items()
         }
         said = "; ".join(
-            f"{size} by {', '.join(card.who for card in cards[:3])}"
-            + (f" and {len(cards) - 3} more" if len(cards) > 3 else "")
-            for size, cards in sides.items()
+            f"{size} by {_listed([card.who for card in cards])}" for size, cards in sides.items()
         )
         return (
             finding(
@@ -244,3 +327,12 @@ class Census:
 def _devices(devices: Iterable[int]) -> str:
     ids = sorted(set(devices))
     return f"device{'s' if len(ids) != 1 else ''} {fold(ids) or 'none'}"
+
+
+def _listed(who: Sequence[str]) -> str:
+    more = f" and {len(who) - NAMED} more" if len(who) > NAMED else ""
+    return ", ".join(who[:NAMED]) + more
+
+
+def _both(who: Sequence[str]) -> str:
+    return " and by ".join(who)

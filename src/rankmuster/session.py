@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Self
 
 from rankmuster import launch
 from rankmuster.api import Readable, read
+from rankmuster.background import Background, told_on_signal
 from rankmuster.bringup import BringUp, Ended
 from rankmuster.census import Card
 from rankmuster.checking import check
@@ -28,7 +30,7 @@ from rankmuster.program import Program
 from rankmuster.report import Disagreement, Report
 from rankmuster.resolve import Resolved
 from rankmuster.root import is_suspect, pack_program
-from rankmuster.signature.canonical import content_digest
+from rankmuster.signature.canonical import content_digest, program_digest
 from rankmuster.switchboard import Waits
 from rankmuster.transport.base import Deadline, Transport
 from rankmuster.verify import verify
@@ -125,7 +127,8 @@ def muster(
         known = read_it()
         place = alone(known)
         return join(place, lambda: known, deadline)
-    return join(place, read_it, deadline, path=program if isinstance(program, str) else "")
+    path = program if isinstance(program, str) else ""
+    return join(place, read_it, deadline, path=path, reads=not isinstance(program, Program))
 
 
 def _place(
@@ -161,66 +164,110 @@ def join(
     deadline: Deadline,
     *,
     path: str = "",
+    reads: bool = True,
     say: Callable[[str], None] = lambda _: None,
     on_phase: Callable[[str], None] = lambda _: None,
 ) -> Session:
     """Come up at *place*, and return the session. Raises `Disagreement`.
 
-    *path* is what messages call the program; *say* takes lines about the progress, and *on_phase*
-    the name of every phase as it begins.
+    *path* is what messages call the program; *reads* says that `read_program` may take long, so
+    that others are answered meanwhile. *say* takes lines about the progress, and *on_phase* the
+    name of every phase as it begins. SIGUSR1 prints what this process waits for.
     """
     carrier = place.transport
     endpoint = carrier.open(place.identity, deadline) if carrier else None
     up = BringUp(place, deadline, say=say, on_phase=on_phase, endpoint=endpoint)
     try:
-        return up.board.drive(come_up(up, read_program, path))
+        with told_on_signal(up.status):
+            steps = come_up(up, read_program, path, aside=reads and place.processes > 1)
+            return up.board.drive(steps)
     except BaseException:
         up.close()
         raise
 
 
-def come_up(up: BringUp, read_program: Callable[[], Program], path: str) -> Waits[Session]:
-    """The whole of it, as steps for a driver; raises `Disagreement` when the answer is no."""
+def come_up(
+    up: BringUp, read_program: Callable[[], Program], path: str, *, aside: bool = False
+) -> Waits[Session]:
+    """The whole of it, as steps for a driver; raises `Disagreement` when the answer is no.
+
+    With *aside* the program is read in a thread of its own.
+    """
     world = World(size=up.place.world_size, source="launcher")
-    yield from up.reach_root()
-    program, problems = _read(up, read_program)
-    resolved = Resolved(program)
-    card = _card(up, resolved, problems, path)
-    up.give_program(None if problems else program)
     try:
-        yield from up.census(card, lambda limit: pack_program(program, limit))
-        yield from up.close_round((yield from up.form_groups(resolved)))
+        yield from up.reach_root()
+        held = yield from _hold(up, read_program, aside=aside)
+        up.give_program(None if held.problems else held.program)
+        yield from up.census(_card(up, held, path), lambda limit: pack_program(held.program, limit))
+        yield from up.close_round((yield from up.form_groups(held.resolved)))
     except Ended as ended:
         raise Disagreement(_report(up, world, ended)) from ended
 
     def report() -> Report:
-        copy = ProgramCopy(program, up.place.devices, up.place.process, path)
+        copy = ProgramCopy(held.program, up.place.devices, up.place.process, path)
         return up.root_report() or check([copy], world, timings=up.watch.phases)
 
-    return Session(up, world, report, resolved)
+    return Session(up, world, report, held.resolved)
 
 
-def _read(up: BringUp, read_program: Callable[[], Program]) -> tuple[Program, tuple[Finding, ...]]:
-    """The program, or an empty one and what is wrong with it: the root must be told."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """This process's program, and all that its card says of it.
+
+    Of one that could not be read, *problems* say why; the program is then an empty one.
+    """
+
+    program: Program
+    problems: tuple[Finding, ...]
+    resolved: Resolved
+    content: bytes
+    digest: bytes
+    ledger: int
+    suspect: bool
+
+
+def _hold(up: BringUp, read_program: Callable[[], Program], *, aside: bool) -> Waits[Held]:
     up.begin("read")
-    devices = up.place.devices
+    if aside:
+        work = Background(lambda: _held(up.place, read_program))
+        yield from up.wait_for(work)
+        held = work.result()
+    else:
+        held = _held(up.place, read_program)
+    up.watch.mark("read")
+    return held
+
+
+def _held(place: Place, read_program: Callable[[], Program]) -> Held:
+    program, problems = _read(place, read_program)
+    resolved = Resolved(program)
+    own = (*program.findings, *verify(resolved, place.world_size))
+    readable = not problems
+    return Held(
+        program=program,
+        problems=problems or _smaller_world(program, place),
+        resolved=resolved,
+        content=bytes(content_digest(resolved)) if readable else b"",
+        digest=bytes(program_digest(resolved)) if readable else b"",
+        ledger=ledger(resolved, place.devices),
+        suspect=is_suspect(own),
+    )
+
+
+def _read(place: Place, read_program: Callable[[], Program]) -> tuple[Program, tuple[Finding, ...]]:
+    """The program, or an empty one and what is wrong with it: the root must be told."""
     try:
         return read_program(), ()
     except UnsupportedFormat as error:
-        return Program(format="none"), (finding("RM702", str(error), ranks=devices),)
+        code, message = "RM702", str(error)
     except (InvalidProgram, UnreadableInput) as error:
-        return Program(format="none"), (finding("RM701", str(error), ranks=devices),)
-    finally:
-        up.watch.mark("read")
+        code, message = "RM701", str(error)
+    return Program(format="none"), (finding(code, message, ranks=place.devices),)
 
 
-def _card(up: BringUp, resolved: Resolved, problems: tuple[Finding, ...], path: str) -> Card:
-    place, program = up.place, resolved.program
-    own = (*program.findings, *verify(resolved, place.world_size))
-    if not problems:
-        problems = _smaller_world(program, place)
-    receives = any(resolved.communicators(device) for device in place.devices)
-    readable = program.format != "none"
+def _card(up: BringUp, held: Held, path: str) -> Card:
+    place = up.place
+    receives = any(held.resolved.communicators(device) for device in place.devices)
     return Card(
         process=place.process,
         devices=place.devices,
@@ -228,14 +275,18 @@ def _card(up: BringUp, resolved: Resolved, problems: tuple[Finding, ...], path: 
         host=place.host,
         pid=place.pid,
         version=VERSION,
+        epoch=place.epoch,
+        instance=place.instance,
+        core_size=place.core_size,
         whole_s=up.deadline.whole_s,
         remaining_s=up.deadline.remaining(),
-        content=bytes(content_digest(resolved)) if readable else b"",
-        ledger=ledger(resolved, place.devices).to_bytes(16, "little"),
-        suspect=is_suspect(own),
+        content=held.content,
+        program=held.digest,
+        ledger=held.ledger.to_bytes(16, "little"),
+        suspect=held.suspect,
         address=up.listen() if receives and place.processes > 1 else "",
         path=path,
-        findings=(*place.findings, *problems),
+        findings=(*place.findings, *held.problems),
     )
 
 

@@ -139,6 +139,31 @@ def test_a_stopped_process_is_named_within_the_deadline(phase, code):
     assert max(each.took_s for each in living) < 1.5
 
 
+def test_a_root_that_still_reads_answers_all_the_same():
+    """Reading takes the root far longer than it takes to learn that somebody died, and to say so."""
+
+    def slow() -> Program:
+        time.sleep(4)
+        return step()
+
+    outcomes, _ = muster_world([slow] + [step] * 7, on_phase=die("census", 5))
+    living = [each for number, each in enumerate(outcomes) if number != 5]
+    assert {(each.verdict, *each.findings) for each in living} == {("undecided", ("RM602", "5"))}
+    assert max(each.took_s for each in living) < 2.0
+
+
+def test_a_process_that_reads_for_ever_ends_with_the_others():
+    """No answer waits for a file: at the deadline it is left unread."""
+
+    def never() -> Program:
+        time.sleep(60)
+        return step()
+
+    outcomes, _ = muster_world([step] * 7 + [never], deadline_s=1.0)
+    assert {(each.verdict, *each.findings) for each in outcomes} == {("undecided", ("RM603", "7"))}
+    assert max(each.took_s for each in outcomes) < 1.5
+
+
 def test_a_device_claimed_twice_is_named_before_the_deadline(monkeypatch):
     """Two processes with one device: the missing one and the doubled one are both named."""
     monkeypatch.setattr("rankmuster.census.HEAL_S", 0.2)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from rankmuster.census import HEAL_S, LOSS_S, Card, Census, margin_s
+from rankmuster.finding import finding
 from rankmuster.formats import json_program
 from rankmuster.pairing import ledger
 from rankmuster.program import Program
@@ -28,20 +29,20 @@ def program(elements: int = 8) -> Program:
     return json_program.read(text.encode(), where="", world=None)
 
 
-def card(process: int, held: Program | None = None, **changes: Any) -> Card:
+def card(number: int, held: Program | None = None, **changes: Any) -> Card:
     resolved = Resolved(held or program())
     made = Card(
-        process=process,
-        devices=(process,),
+        process=number,
+        devices=(number,),
         world_size=4,
-        host=f"host{process}",
-        pid=100 + process,
+        host=f"host{number}",
+        pid=100 + number,
         version="1",
         whole_s=60.0,
         remaining_s=50.0,
         content=bytes(content_digest(resolved)),
-        ledger=ledger(resolved, (process,)).to_bytes(16, "little"),
-        address=f"host{process}:1",
+        ledger=ledger(resolved, (number,)).to_bytes(16, "little"),
+        address=f"host{number}:1",
     )
     return msgspec.structs.replace(made, **changes)
 
@@ -244,3 +245,66 @@ def test_the_root_says_every_five_seconds_who_is_missing():
     )
     assert root.note(NOTE_S + 0.1) == ""
     assert root.note(2 * NOTE_S).startswith("10 s: ")
+
+
+def test_many_claims_of_one_device_are_one_finding():
+    """Sixteen processes that all believe to be rank 0 (NODE_RANK expanded once) are told so."""
+    root = root_with(card(0, host="trn00", pid=0))
+    for number in range(1, 16):
+        root.receive(number, card(0, process=0, pid=number, host=f"trn{number:02}"), 0.0)
+    root.look(HEAL_S)
+    assert root.plan is not None
+    claimed = root.plan.findings[0]
+    assert (claimed.code, claimed.ranks) == ("RM605", (0,))
+    assert claimed.message.startswith(
+        "device 0 is claimed by 16 processes on trn[00-15]: process 0 (pid "
+    )
+    assert claimed.message.endswith(" and 13 more")
+    assert claimed.fix.startswith("every host claims the same devices: number processes in the")
+
+
+def test_local_ranks_taken_for_ranks_are_recognised():
+    """Ranks 0, 1 from two hosts, and nobody for the rest."""
+    root = root_with(card(0, host="a"), card(1, host="a"))
+    for handle, number in ((2, 0), (3, 1)):
+        root.receive(handle, card(number, pid=90 + number, host="b"), 0.0)
+    root.look(HEAL_S)
+    assert codes(root) == [("RM605", (0,)), ("RM605", (1,)), ("RM601", (2, 3))]
+    assert root.plan is not None
+    assert "local number" in root.plan.findings[0].fix
+
+
+def test_two_processes_that_claim_the_same_devices_are_one_finding():
+    """A process that was started twice is told once, with all its devices."""
+    root = root_with(card(1, devices=(2, 3)))
+    root.receive(7, card(1, devices=(2, 3), pid=77, host="b"), 0.0)
+    root.receive(OWN, card(0, devices=(0, 1)), 0.0)
+    root.look(HEAL_S)
+    assert root.plan is not None
+    (found,) = root.plan.findings
+    assert found.message == (
+        "devices 2-3 are claimed by process 1 (pid 101 on host1) and by process 1 (pid 77 on b)"
+    )
+
+
+def test_servers_of_different_kinds_are_a_warning():
+    """Who believes to run on another instance, or counts cores otherwise, is named."""
+    ours = {"instance": "trn2.48xlarge", "core_size": 2}
+    cards = [card(n, **ours) for n in range(3)]
+    root = root_with(*cards, card(3, **{**ours, "core_size": 1}))
+    assert root.plan is not None
+    (found,) = root.plan.findings
+    assert (root.plan.go_on, found.code, found.severity) == (True, "RM404", "warning")
+    assert found.message == (
+        "the processes run on different servers: trn2.48xlarge with logical-core size 2: "
+        "devices 0-2; trn2.48xlarge with logical-core size 1: device 3"
+    )
+
+
+def test_what_a_refused_process_knows_of_itself_is_told_too():
+    """Its own contradicting sources explain why its card does not fit."""
+    why = finding("RM006", "RANK says 0, SLURM_PROCID says 3", ranks=(0,))
+    root = root_with(*map(card, range(3)))
+    root.receive(3, card(0, process=3, findings=(why,)), 0.0)
+    root.look(HEAL_S)
+    assert [code for code, _ in codes(root)] == ["RM006", "RM605", "RM601"]

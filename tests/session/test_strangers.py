@@ -74,9 +74,9 @@ def test_sixteen_processes_come_up_among_strangers(monkeypatch):
     assert [each.verdict for each in outcomes] == ["agree"] * 16
     (found,) = report["findings"]
     assert found["code"] == "RM604"
-    for kind in (*strangers(b"", 0), "left without a word", "pushed out by newer ones"):
+    for kind in (*strangers(b"", 0), "left without a word", "half-way"):
         assert kind in found["message"]
-    assert int(found["message"].split()[1]) >= 5000
+    assert int(found["message"].split()[1]) >= 1000  # those that it came to before go
 
 
 class FixedSecret:

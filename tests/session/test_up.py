@@ -256,3 +256,18 @@ def test_a_process_that_never_reads_is_named_at_the_deadline(tmp_path):
         assert (parent.returncode, report["verdict"], found) == (1, "undecided", [("RM603", "1")])
         assert report["world"]["absent"] == "1"
         assert all_gone(pids, 2.0)
+
+
+@needs_proc
+def test_a_signal_asks_any_process_for_whom_it_waits(tmp_path):
+    """SIGUSR1 prints who is missing: at the root of the world, elsewhere of the process."""
+    with waiting_world(tmp_path) as parent:
+        pids = wait_for_children(parent, 4)
+        for number in (0, 1, 3):
+            os.kill(pids[number], signal.SIGUSR1)
+        time.sleep(0.2)
+        parent.send_signal(signal.SIGINT)
+        _, said = parent.communicate(timeout=10)
+    assert "process 0 of 4, census: waiting for device 1 (reading the program); " in said
+    assert "process 1 of 4, read: waiting for the root at 127.0.0.1:" in said
+    assert "process 3 of 4, census: waiting for the root at 127.0.0.1:" in said

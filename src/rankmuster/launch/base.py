@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from rankmuster.errors import MusterError
 from rankmuster.finding import Finding
+from rankmuster.launch.instance import this_core_size, this_instance
 from rankmuster.status import Status
 from rankmuster.transport.base import Deadline, Identity, Transport
 
@@ -55,6 +56,8 @@ class Place:
     transport: Transport | None = None
     host: str = field(default_factory=socket.gethostname)
     pid: int = field(default_factory=os.getpid)
+    instance: str = field(default_factory=this_instance)
+    core_size: int | None = field(default_factory=this_core_size)
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     at_plan: Callable[[], None] | None = None
