@@ -140,7 +140,7 @@ def test_a_stopped_process_is_named_within_the_deadline(phase, code):
 
 
 def test_a_root_that_still_reads_answers_all_the_same():
-    """Reading takes the root far longer than it takes to learn that somebody died, and to say so."""
+    """Reading takes the root far longer than learning that somebody died, and saying so."""
 
     def slow() -> Program:
         time.sleep(4)

@@ -74,7 +74,7 @@ def test_sixteen_processes_come_up_among_strangers(monkeypatch):
     assert [each.verdict for each in outcomes] == ["agree"] * 16
     (found,) = report["findings"]
     assert found["code"] == "RM604"
-    for kind in (*strangers(b"", 0), "left without a word", "half-way"):
+    for kind in (*strangers(b"", 0), "left without a word"):
         assert kind in found["message"]
     assert int(found["message"].split()[1]) >= 1000  # those that it came to before go
 
