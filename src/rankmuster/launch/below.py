@@ -24,15 +24,19 @@ def run_below(command: Sequence[str], environ: Mapping[str, str]) -> int:
 
     Raises OSError where it cannot be started.
     """
-    ours = die_with_parent()
+    early: list[int] = []  # that came before there was anybody to pass them on to
+    for number in PASSED_ON:
+        signal.signal(number, lambda number, _: early.append(number))
     with subprocess.Popen(
         command,
         env=environ,
         close_fds=False,
-        preexec_fn=ours,  # noqa: PLW1509 only one system call, made ready before the fork
+        preexec_fn=die_with_parent(),  # noqa: PLW1509 one system call, made ready before the fork
     ) as child:
         for number in PASSED_ON:
             signal.signal(number, lambda number, _: child.send_signal(number))
+        for number in early:
+            child.send_signal(number)
         code = child.wait()
     code = code if code >= 0 else 128 - code
     if PMI_FD in environ and _is_ended(int(environ[PMI_FD])):
