@@ -73,7 +73,7 @@ def check(
         signatures=signatures(sorts, whole=all_signatures or world.size <= SIGNED_WHOLE),
         findings=(
             *findings,
-            *own_findings(sorts, world.size),
+            *(each for each in own_findings(sorts, world.size) if each.code not in placed.judged),
             *between(sorts, same=same),
             *placed.findings,
         ),

@@ -40,8 +40,12 @@ class Screen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """All that a cluster adds to a report; nothing where no cluster is said."""
+    """All that a cluster adds to a report; nothing where no cluster is said.
 
+    `judged` are the codes that it answers better than the program alone can.
+    """
+
+    judged: frozenset[str] = frozenset()
     placement: Mapping[str, Any] = field(default_factory=dict)
     screen: Screen = field(default_factory=Screen)
     findings: tuple[Finding, ...] = ()

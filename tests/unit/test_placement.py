@@ -220,6 +220,20 @@ def test_too_many_sets() -> None:
     assert [codes(land(name, 64, held)) for name in names] == [["RM106"], [], []]
 
 
+def test_the_cluster_at_hand_has_the_word_on_room() -> None:
+    """A program for Neuron is counted once, by the runtime that the cluster runs."""
+    held = program(groups=[mesh((64,), 0)] * 13, target="cayman")
+    copy = ProgramCopy(program=held, devices=tuple(range(64)))
+    for name, expected in (
+        ("trn2:1", 1),
+        ("trn2:1:runtime=2.34.10", 0),
+        ("generic:1x64", 1),
+        (None, 1),
+    ):
+        report = check([copy], World(size=64, source="file"), cluster=name and parse(name))
+        assert [each.code for each in report.findings].count("RM106") == expected
+
+
 def test_ids_that_do_not_exist_are_left_alone() -> None:
     """Ids outside the world are verify's to report; here they place nothing."""
     held = program(groups=[[[0, 1 << 40], [-1, 2], [3, 4], []]])

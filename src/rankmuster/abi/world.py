@@ -6,7 +6,6 @@ from rankmuster.abi.communicators import COMMUNICATOR, NODE
 from rankmuster.abi.layout import at, declare
 
 POD_TYPES = ("NONE", "P2P", "SWITCH", "INVALID")
-SEMAPHORE_BYTES = 516  # inc_recv_sem_values_buffer_size: 129 words (facts D37)
 
 WORLD = declare(
     "enc_glb_comm",

@@ -57,7 +57,12 @@ def survey(
                 _group(each, moved[each.set.id], cluster, resolved) for each in placed
             ]
     findings += screened.findings()
-    return Survey(placement=shown, screen=screened, findings=_once(findings))
+    return Survey(
+        judged=frozenset() if cluster.max_communicators is None else frozenset({"RM106"}),
+        placement=shown,
+        screen=screened,
+        findings=_once(findings),
+    )
 
 
 def _distinct(programs: Sequence[Resolved]) -> list[Resolved]:
@@ -71,8 +76,7 @@ def _distinct(programs: Sequence[Resolved]) -> list[Resolved]:
 def _judge(
     cluster: Cluster, placed: Sequence[Placed], moved: dict[int, Traffic], resolved: Resolved
 ) -> Iterator[Finding]:
-    if resolved.program.target is None:  # else `verify` has counted them
-        yield from judge.check_room(cluster, resolved.sets)
+    yield from judge.check_room(cluster, resolved.sets)
     for each in placed:
         yield from judge.check_pairs(cluster, each)
         yield from judge.check_even(cluster, each)
