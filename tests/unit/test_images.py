@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rankmuster.abi import STRUCTS
 from rankmuster.abi.decode import rows
@@ -173,3 +176,38 @@ def test_a_world_that_is_up_round_trips(world: GlobalComm) -> None:
     shown = {row.field: row.value for row in rows(STRUCTS["enc_glb_comm"], image)}
     assert (shown["comm.ci.rank"], shown["nccl_comm_node.refcnt"], shown["pod_type"]) == (5, 3, 1)
     assert shown["comm.nr_channel_chunks"] == 8
+
+
+@given(st.data())
+def test_damaged_images_are_refused_or_read(data: st.DataObject) -> None:
+    """Whatever stands in an image: values, or an InvalidProgram."""
+    memory = Memory()
+    pairs = PairsRecord(
+        pairs=((0, 1),),
+        participants=(0, 1),
+        rank=0,
+        rank_n=2,
+        replica_group_id=1,
+        src_target_pairs_id=0,
+    )
+    images = (
+        (pack_group(GROUP, memory), unpack_group),
+        (pack_pairs(pairs, memory), unpack_pairs),
+        (pack_node(NODE, memory), unpack_node),
+    )
+    image, undo = data.draw(st.sampled_from(images))
+    held = bytearray(image)
+    for _ in range(data.draw(st.integers(1, 4))):
+        held[data.draw(st.integers(0, len(held) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(InvalidProgram):
+        assert undo(bytes(held), memory)
+
+
+def test_a_damaged_world_is_refused(world: GlobalComm) -> None:
+    """Counts and pointers of a world that do not go together are an InvalidProgram."""
+    memory = Memory()
+    image = bytearray(pack_world(world, memory))
+    struct.pack_into("<i", image, 208 + 8 + 8, -5)  # comm.ci.rank_n
+    struct.pack_into("<Q", image, 72, 0x7F0000000000)  # rank_nodes
+    with pytest.raises(InvalidProgram, match="are not part of this image"):
+        unpack_world(bytes(image), memory, ctx_id=0, vcore=0)

@@ -53,7 +53,7 @@ class Memory:
         if size == 0:
             return b""
         block = self._blocks.get(address, b"")
-        if len(block) < size:
+        if not 0 < size <= len(block):
             raise InvalidProgram(
                 f"{size} bytes at {address:#x} are not part of this image", fix="pointers lead out"
             )
@@ -95,7 +95,7 @@ class Memory:
     def get_u32_vector(self, image: bytes) -> tuple[int, ...]:
         """What a `vector<u32>` holds."""
         content = self.get_vector(image)
-        return struct.unpack(f"<{len(content) // 4}I", content[: len(content) // 4 * 4])
+        return struct.unpack(f"<{len(content) // 4}I", whole(content, 4))
 
     def put_u32_lists(self, lists: Iterable[Sequence[int]]) -> bytes:
         """The image of a `vector<vector<u32>>`."""
@@ -103,6 +103,13 @@ class Memory:
 
     def get_u32_lists(self, image: bytes) -> tuple[tuple[int, ...], ...]:
         """What a `vector<vector<u32>>` holds."""
-        content = self.get_vector(image)
-        ends = range(VECTOR_BYTES, len(content) + 1, VECTOR_BYTES)
-        return tuple(self.get_u32_vector(content[end - VECTOR_BYTES : end]) for end in ends)
+        content = whole(self.get_vector(image), VECTOR_BYTES)
+        starts = range(0, len(content), VECTOR_BYTES)
+        return tuple(self.get_u32_vector(content[at : at + VECTOR_BYTES]) for at in starts)
+
+
+def whole(content: bytes, element_bytes: int) -> bytes:
+    """The content of a vector, if it holds whole elements."""
+    if len(content) % element_bytes:
+        raise InvalidProgram(f"{len(content)} bytes are no elements of {element_bytes}")
+    return content

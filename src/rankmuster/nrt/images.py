@@ -16,7 +16,7 @@ from rankmuster.abi.groups import PAIRS, REPLICA_GROUP
 from rankmuster.abi.memory import Memory
 from rankmuster.abi.pack import members_of, pack, unpack
 from rankmuster.abi.world import WORLD
-from rankmuster.libnccom.info import CommInfo
+from rankmuster.libnccom.info import CommInfo, PeerInfo
 from rankmuster.local_barrier import LocalBarrier
 from rankmuster.nrt.groups import PairsRecord, ReplicaGroupRecord
 from rankmuster.pool import CommNode
@@ -133,21 +133,20 @@ def pack_world(world: GlobalComm, memory: Memory) -> bytes:
 
 def pack_info(ci: CommInfo, memory: Memory) -> bytes:
     """The 72 bytes of a communicator's info; its peers go into *memory*."""
-    peers = b"".join(pack(PEER, members_of(PEER, each), memory) for each in ci.peers)
+    peers = b"".join(map(pack_peer, ci.peers))
     return pack(INFO, members_of(INFO, ci) | {"peers": peers}, memory)
+
+
+def pack_peer(peer: PeerInfo) -> bytes:
+    """The 24 bytes that say where a peer sits; they point at nothing."""
+    return pack(PEER, members_of(PEER, peer), Memory())
 
 
 def pack_barrier_table(entries: Sequence[BarrierEntry], memory: Memory) -> bytes:
     """The vector of the device-barrier table, a heap object of 24 bytes (facts D45)."""
     images = (
         pack(
-            BARRIER_ENTRY,
-            {
-                "peer": pack(PEER, members_of(PEER, each.peer), memory),
-                "barr_type": each.barr_type,
-                "bit_to_set": each.bit_to_set,
-            },
-            memory,
+            BARRIER_ENTRY, members_of(BARRIER_ENTRY, each) | {"peer": pack_peer(each.peer)}, memory
         )
         for each in entries
     )
