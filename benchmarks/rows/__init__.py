@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness import Case
 
-from rows import digests, hlo, hlo_memory, partition, startup
+from rows import digests, hlo, hlo_memory, partition, simulator, startup
 
 Cases = Callable[[Path, bool], Iterator[Case]]
 
@@ -17,4 +17,5 @@ ROWS: Mapping[str, Cases] = {
     "partition": partition.cases,
     "hlo": hlo.cases,
     "hlo-memory": hlo_memory.cases,
+    "simulator": simulator.cases,
 }

@@ -9,12 +9,12 @@ import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self, TypeAlias
 
 from rankmuster import launch
 from rankmuster.api import Readable, read
 from rankmuster.background import Background, told_on_signal
-from rankmuster.bringup import BringUp, Ended
+from rankmuster.bringup import BringUp, Ended, Work
 from rankmuster.census import Card
 from rankmuster.checking import check
 from rankmuster.communicator import Communicator
@@ -179,19 +179,19 @@ def join(
     up = BringUp(place, deadline, say=say, on_phase=on_phase, endpoint=endpoint)
     try:
         with told_on_signal(up.status):
-            steps = come_up(up, read_program, path, aside=reads and place.processes > 1)
-            return up.board.drive(steps)
+            aside = Background if reads and place.processes > 1 else None
+            return up.board.drive(come_up(up, read_program, path, aside=aside))
     except BaseException:
         up.close()
         raise
 
 
 def come_up(
-    up: BringUp, read_program: Callable[[], Program], path: str, *, aside: bool = False
+    up: BringUp, read_program: Callable[[], Program], path: str, *, aside: Aside | None = None
 ) -> Waits[Session]:
     """The whole of it, as steps for a driver; raises `Disagreement` when the answer is no.
 
-    With *aside* the program is read in a thread of its own.
+    With *aside*, which puts work under way, others are answered while the program is read.
     """
     world = World(size=up.place.world_size, source="launcher")
     try:
@@ -226,10 +226,20 @@ class Held:
     suspect: bool
 
 
-def _hold(up: BringUp, read_program: Callable[[], Program], *, aside: bool) -> Waits[Held]:
+class Reading(Work, Protocol):
+    """A program on its way into this process."""
+
+    def result(self) -> Held:
+        """The program, once it is there."""
+
+
+Aside: TypeAlias = Callable[[Callable[[], Held]], Reading]
+
+
+def _hold(up: BringUp, read_program: Callable[[], Program], *, aside: Aside | None) -> Waits[Held]:
     up.begin("read")
-    if aside:
-        work = Background(lambda: _held(up.place, read_program))
+    if aside is not None:
+        work = aside(lambda: _held(up.place, read_program))
         yield from up.wait_for(work)
         held = work.result()
     else:

@@ -136,5 +136,5 @@ def _without_silence_of(innocent: set[int], causes: Iterable[Cause]) -> list[Cau
 
 def _cut(text: str, chars: int) -> str:
     """At most *chars* of *text*; what UTF-8 cannot carry (a surrogate of a file name) becomes ?."""
-    clean = text.encode("utf-8", "replace").decode()
+    clean = text if text.isascii() else text.encode("utf-8", "replace").decode()
     return clean if len(clean) <= chars else clean[: chars - 3] + "..."

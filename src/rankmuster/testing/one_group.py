@@ -15,7 +15,7 @@ from rankmuster.protocol.causes import Cause
 from rankmuster.protocol.muster import MusterRefused, muster
 from rankmuster.testing.rehearsed import Ending, Rehearsed
 from rankmuster.testing.scenario import Scenario
-from rankmuster.testing.simulate import simulate
+from rankmuster.testing.simulate import collector_paused, simulate
 from rankmuster.testing.virtual import LATENCY_S
 
 SIGNATURE, OTHER = b"s" * 16, b"x" * 16
@@ -41,6 +41,11 @@ def rehearse_group(scenario: Scenario) -> Rehearsed:
     """
     if wrong := ", ".join(unsupported(scenario)):
         raise ValueError(f"one group knows no {wrong}")
+    with collector_paused():
+        return _run(scenario)
+
+
+def _run(scenario: Scenario) -> Rehearsed:
     size, liars = scenario.world_size, set(scenario.liars)
     steps = [
         muster(n, size, OTHER if n in liars else SIGNATURE, UNIQUE_ID, form=bootstrap)

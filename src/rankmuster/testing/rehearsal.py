@@ -19,7 +19,7 @@ from rankmuster.program import Program
 from rankmuster.protocol.causes import Cause
 from rankmuster.report import Disagreement
 from rankmuster.resolve import Resolved
-from rankmuster.session import Session, come_up
+from rankmuster.session import Held, Session, come_up
 from rankmuster.switchboard import Wait, Waits
 from rankmuster.testing.faults import Fault, Strangers
 from rankmuster.testing.rehearsed import Ending, Rehearsed, Said, slowest_path
@@ -55,6 +55,24 @@ class Liar(BringUp):
         """Form the groups, with the signatures of what it really holds."""
         del resolved
         return (yield from super().form_groups(self.held))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slow:
+    """A program that is there at once, and a reader that takes its time all the same."""
+
+    read: Callable[[], Held]
+    now: Callable[[], float]
+    done_at: float
+
+    @property
+    def done(self) -> bool:
+        """Whether the time is over."""
+        return self.now() >= self.done_at
+
+    def result(self) -> Held:
+        """The program."""
+        return self.read()
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -165,7 +183,9 @@ class _Rehearsal:
             endpoint=endpoint,
             deadline=deadline,
             up=up,
-            steps=come_up(up, self._reader(number), scenario.path),
+            steps=come_up(
+                up, self._reader(number), scenario.path, aside=partial(self._reading, deadline.now)
+            ),
         )
 
     def _place(self, number: int, host: str, index: int) -> Place:
@@ -187,6 +207,9 @@ class _Rehearsal:
     def _reader(self, number: int) -> Callable[[], Program]:
         held = self.other if number in self.scenario.differ else self.program
         return lambda: held
+
+    def _reading(self, now: Callable[[], float], read: Callable[[], Held]) -> Slow:
+        return Slow(read=read, now=now, done_at=now() + self.network.random() * READ_S)
 
     def _knock(self, strangers: Strangers) -> None:
         credentials, nobody = Credentials(b"", b"", 0), Identity(0, 0, 0)
@@ -258,8 +281,6 @@ class _Rehearsal:
 
     def _begin(self, process: Process, phase: str) -> None:
         process.phases[phase] = process.endpoint.now()
-        if phase == "read":
-            process.endpoint.busy_until = process.endpoint.now() + self.network.random() * READ_S
         self._strike(process, phase)
 
     def _count_packet(self, process: Process) -> None:

@@ -43,12 +43,12 @@ def simulate(
     kind = Rendezvous if rendezvous else Buffered
     world: World[T] = kind(ranks, seed, trace=trace)
     world.dies, world.stops, world.delays = dies or {}, stops or {}, delays or {}
-    with _collector_paused():
+    with collector_paused():
         return world.run(deadline)
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Keep the cycle collector from walking a hundred thousand generators again and again."""
     was_on = gc.isenabled()
     gc.disable()

@@ -289,10 +289,7 @@ class VirtualEndpoint:
         packet.taken_at = self.now()
         if packet.what is not What.END or not self._events:  # an end says nothing after a word
             self.last, self.depth = packet, max(self.depth, packet.depth)
-        if packet.what is What.FRAME and packet.sender.untaken:
-            packet.sender.untaken -= 1
-            sender = packet.sender.owner
-            self._network.at(self.now() + self._network.latency(), sender.wake)
+        self._confirm(packet)
         match packet.what:
             case What.HELLO:
                 self._take_hello(link, packet.sender.owner)
@@ -313,6 +310,13 @@ class VirtualEndpoint:
                 self._take_end(link)
             case What.NOISE:
                 self.strangers[packet.why] += 1
+
+    def _confirm(self, packet: Packet) -> None:
+        """Where a send waits for its receive, let the sender know that it was taken."""
+        if packet.what is What.FRAME and packet.sender.untaken:
+            packet.sender.untaken -= 1
+            sender = packet.sender.owner
+            self._network.at(self.now() + self._network.latency(), sender.wake)
 
     def wake(self) -> None:
         """Have a look, if we are still there."""
