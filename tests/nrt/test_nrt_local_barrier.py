@@ -121,7 +121,8 @@ PROCESS = """
 import sys, time
 from rankmuster.local_barrier import open_barrier
 from rankmuster.transport.base import Deadline
-barrier = open_barrier(bytes.fromhex(sys.argv[1]), [(0, "h", 0), (1, "h", 1)], 1, Deadline.after(20))
+members = [(0, "h", 0), (1, "h", 1)]
+barrier = open_barrier(bytes.fromhex(sys.argv[1]), members, 1, Deadline.after(20))
 barrier.wait(Deadline.after(20))
 print("passed", flush=True)
 time.sleep(20)

@@ -147,7 +147,7 @@ def test_two_contexts(ctx: int) -> None:
     ],
 )
 def test_pod_limits_differ_by_type(pod_type: int, node_id: int, size: int, good: bool) -> None:
-    """P2P goes by the pod's size, a switch pod by 4, no pod by nothing; a fourth type is refused."""
+    """P2P goes by the pod's size, a switch pod by 4, no pod by nothing; no fourth type."""
     if good:
         check_pod(pod_type, node_id, size)
         return

@@ -16,6 +16,7 @@ from rankmuster.program import OpKind
 from rankmuster.testing.build import all_reduce, permute, program
 from rankmuster.transport.framing import Frame, Kind, Sealer
 
+FOUR = [bytes(4)], [bytes(4)]
 OK = Status.SUCCESS
 RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
 STEP = program(all_reduce(7), permute(), groups=[[[0, 1], [2, 3]]], pairs=[RING])
@@ -180,7 +181,7 @@ def test_the_wire_holds_the_md5(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_states() -> None:
-    """Before init every call says 13, after close 14; initialising twice is fine, closing is not."""
+    """Before init every call says 13, after close 14; initialising twice is fine."""
     runtime = Runtime(environ={}, nccom=Agreeable())
     calls = {
         "build": lambda: runtime.nrt_build_global_comm(0, 0, 1),
@@ -189,7 +190,7 @@ def test_states() -> None:
         "unload": lambda: runtime.nrt_unload(None),  # type: ignore[arg-type]
         "barrier": lambda: runtime.nrt_barrier(0, 0, 1),
         "gather": lambda: runtime.nrt_all_gather(0, 0, 1, 1, b"a", bytearray(1)),
-        "prepare": lambda: runtime.nrta_cc_prepare(host_comm(), [bytes(4)], [bytes(4)], 0xA, 0, 1, Out()),
+        "prepare": lambda: runtime.nrta_cc_prepare(host_comm(), *FOUR, 0xA, 0, 1, Out()),
         "close": runtime.nrt_close,
     }  # fmt: skip
     assert {name: call() for name, call in calls.items()} == dict.fromkeys(calls, 13)
@@ -240,16 +241,16 @@ BAD: dict[str, Any] = {
     "dtype": lambda r: r.nrta_cc_prepare(host_comm(), [b""], [b""], 99, 0, 1, Out()),
     "op": lambda r: r.nrta_cc_prepare(host_comm(), [b""], [b""], 0xA, 7, 1, Out()),
     "cc_op": lambda r: r.nrta_cc_prepare(host_comm(), [b""], [b""], 0xA, 0, [], Out()),
-    "part of an element": lambda r: r.nrta_cc_prepare(host_comm(), [b"a"], [b"a"], 0xA, 0, 1, Out()),
+    "part": lambda r: r.nrta_cc_prepare(host_comm(), [b"a"], [b"a"], 0xA, 0, 1, Out()),
     "unpaired": lambda r: r.nrta_cc_prepare(host_comm(), [bytes(4)], [], 0xA, 0, 1, Out()),
     "no tensors": lambda r: r.nrta_cc_prepare(host_comm(), [], [], 0xA, 0, 1, Out()),
     "no list": lambda r: r.nrta_cc_prepare(host_comm(), 5, 5, 0xA, 0, 1, Out()),
-    "rank": lambda r: r.nrta_cc_prepare(host_comm(rank=1), [bytes(4)], [bytes(4)], 0xA, 0, 1, Out()),
+    "rank": lambda r: r.nrta_cc_prepare(host_comm(rank=1), *FOUR, 0xA, 0, 1, Out()),
     "other id": lambda r: r.nrta_cc_prepare(
-        host_comm(replica_group=(5,)), [bytes(4)], [bytes(4)], 0xA, 0, 1, Out()),
-    "no comm": lambda r: r.nrta_cc_prepare(None, [bytes(4)], [bytes(4)], 0xA, 0, 1, Out()),
+        host_comm(replica_group=(5,)), *FOUR, 0xA, 0, 1, Out()),
+    "no comm": lambda r: r.nrta_cc_prepare(None, *FOUR, 0xA, 0, 1, Out()),
     "no group": lambda r: r.nrta_cc_prepare(
-        host_comm(replica_group=None), [bytes(4)], [bytes(4)], 0xA, 0, 1, Out()),
+        host_comm(replica_group=None), *FOUR, 0xA, 0, 1, Out()),
 }  # fmt: skip
 
 
@@ -272,7 +273,7 @@ def test_wrong_arguments_are_statuses(which: str) -> None:
     ids=["unset", "malformed", "no secret"],
 )
 def test_root_address(environ: dict[str, str], status: Status) -> None:
-    """A world needs the root's address, and a secret beyond this machine; nothing is left behind."""
+    """A world needs the root's address, and a secret beyond this machine."""
     runtime = Runtime(environ=environ, deadline_s=1.0)
     assert runtime.nrt_init(0, "", "") is OK
     assert runtime.nrt_build_global_comm(0, 0, 2) is status

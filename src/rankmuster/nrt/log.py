@@ -1,6 +1,6 @@
 """The runtime's log: lines as the original writes them, with module, function and level.
 
-ERROR ENC:enc_init_global_comm Failed to find core 99
+ERROR ENC:get_nccl_comm ...
 """
 
 from __future__ import annotations
