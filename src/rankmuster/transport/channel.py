@@ -116,11 +116,12 @@ class EndpointChannel:
         match event:
             case Joined(handle, identity, _):
                 self._peer_of.setdefault(handle, identity.process)
-            case Received(handle, frame):
+            case Received(handle, frame) if len(frame.payload) <= self._room:
                 self._room -= len(frame.payload)
-                if self._room < 0:
-                    raise RemoteProtocolError(f"over {PARKED_BYTES} bytes wait to be received")
                 self._parked[self._peer_of[handle]].append(frame.payload)
+            case Received(handle, _):
+                self._endpoint.drop(handle)
+                self._lost[self._peer_of[handle]] = "it sends faster than it is listened to"
             case Lost(handle, why) if handle in self._peer_of:
                 self._lost.setdefault(self._peer_of[handle], why)
 
