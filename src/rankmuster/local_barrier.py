@@ -14,7 +14,6 @@ import selectors
 import socket
 import stat
 import struct
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -141,15 +140,11 @@ class LocalBarrier:
     def close(self) -> None:
         """Leave: members that still wait are told that I am lost. Closing twice is fine."""
         self._open = False
+        self._shut_door()
         for link in self._inbox:
             link.close()
         self._links.clear()
         self._inbox.clear()
-        if self._listener is not None:
-            self._listener.close()
-            with contextlib.suppress(FileNotFoundError):
-                Path(self.handles[self.plan.me]).unlink()
-            self._listener = None
         self._selector.close()
 
     def __enter__(self) -> Self:
@@ -175,6 +170,7 @@ class LocalBarrier:
         if self.plan.parent is not None:
             self._reach(self.plan.parent, deadline)
         self._await(lambda: self._below - self._links.keys(), deadline)
+        self._shut_door()  # nobody else is to come, and a process that is killed leaves no file
         self.wait(deadline)
 
     def _listen(self) -> None:
@@ -191,6 +187,14 @@ class LocalBarrier:
         listener.settimeout(0.0)
         self._listener = listener
         self._selector.register(listener, selectors.EVENT_READ)
+
+    def _shut_door(self) -> None:
+        if self._listener is not None:
+            self._selector.unregister(self._listener)
+            self._listener.close()
+            self._listener = None
+            with contextlib.suppress(FileNotFoundError):
+                Path(self.handles[self.plan.me]).unlink()
 
     def _reach(self, parent: int, deadline: Deadline) -> None:
         while True:
@@ -331,9 +335,10 @@ def socket_name(name: bytes, device: int) -> str:
 def runtime_folder() -> Path:
     """A folder of this user's own, made where it is missing. Raises `OutOfResources`.
 
-    The usual one (XDG_RUNTIME_DIR) need not be the same in all processes of a job; this is.
+    Always the same one: TMPDIR and XDG_RUNTIME_DIR may differ between the processes of a job, and
+    may be longer than a socket's address allows.
     """
-    folder = Path(tempfile.gettempdir()) / f"rankmuster-{os.getuid()}"
+    folder = Path("/tmp") / f"rankmuster-{os.getuid()}"  # noqa: S108 checked below
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077

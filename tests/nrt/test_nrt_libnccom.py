@@ -25,6 +25,8 @@ from rankmuster.libnccom.info import PeerInfo, describe
 from rankmuster.libnccom.ours import OurNccom, open_door, parse_root
 from rankmuster.libnccom.secret import secret_for
 from rankmuster.libnccom.shared_library import SharedNccom
+from rankmuster.nrt import Out, Runtime, Status
+from rankmuster.testing.build import all_reduce, program
 from rankmuster.transport.base import Deadline
 
 
@@ -352,3 +354,15 @@ def test_a_whole_library(built: dict[str, str]) -> None:
     library.close_comm(world)
     with pytest.raises(SetupFailed, match="neuronFreeComm"):
         library.close_comm(world)
+
+
+def test_the_runtime_over_a_library(built: dict[str, str]) -> None:
+    """The runtime builds its world over a library that is named; its no is a failure."""
+    environ = {"RANKMUSTER_NRT_LIBNCCOM": built["all"], "NEURON_RT_ROOT_COMM_ID": "10.0.0.1:9"}
+    runtime = Runtime(environ=environ)
+    assert runtime.nrt_init(0, "", "") is Status.SUCCESS
+    assert runtime.nrt_build_global_comm(0, 1, 2) is Status.SUCCESS
+    assert (runtime.enc_get_cluster_id(0), runtime.enc_get_epoch(0)) == (42, 1)
+    step = program(all_reduce(7), groups=[[[0, 1]]])
+    assert runtime.nrt_load_collectives(step, 0, 0, -1, 1, 2, Out()) is Status.FAILURE
+    assert runtime.nrt_close() is Status.SUCCESS

@@ -234,6 +234,7 @@ BAD: dict[str, Any] = {
     "no buffer": lambda r: r.nrt_load_collectives(7, 0, 0, -1, 0, 1, Out()),
     "no function": lambda r: r.nrt_load_collectives([], 0, 0, -1, 0, 1, Out()),
     "no part": lambda r: r.nrt_load_collectives([7], 0, 0, -1, 0, 1, Out()),
+    "no set": lambda r: load(r, 0, 1, program(all_reduce(7)))[0],
     "short out": lambda r: r.nrt_all_gather(0, 0, 1, 4, bytes(4), bytearray(3)),
     "short in": lambda r: r.nrt_all_gather(0, 0, 1, 4, bytes(3), bytearray(4)),
     "read-only": lambda r: r.nrt_all_gather(0, 0, 1, 4, bytes(4), bytes(4)),
@@ -361,3 +362,14 @@ def test_node_id() -> None:
     assert world.comm.ci is not None
     assert world.comm.ci.peers[0].pid == os.getpid()
     assert runtime.nrt_close() is OK
+
+
+def test_a_neff_loads() -> None:
+    """A NEFF gives its groups; ops that it does not record are none, and its groups still form."""
+    from rankmuster.testing.neff import neff
+
+    data = neff(replica_groups=[[[0, 1]]], src_target_pairs=[[[0, 1], [1, 0]]])
+    told = world_of(2, lambda runtime, device: load(runtime, device, 2, data))
+    assert [status for status, _ in told] == [OK, OK]
+    assert [list(model.comms) for _, model in told] == [[], []]  # given back by closing
+    assert [len(model.replica_groups) for _, model in told] == [2, 2]

@@ -69,12 +69,19 @@ class Nccom(Protocol):
 
 
 def drive(
-    steps: Steps[T], nccom: Nccom, comm: Any, participants: Sequence[int], deadline: Deadline
+    steps: Steps[T],
+    nccom: Nccom,
+    comm: Any,
+    participants: Sequence[int],
+    deadline: Deadline,
+    *,
+    verdicts: bool = False,
 ) -> T:
     """Carry out one rank's *steps* among *participants* over the bootstrap socket of *comm*.
 
     Peers are addressed by global device id, never by rank (facts D14). A peer's trouble is thrown
-    into the steps, which say no to the others and go on.
+    into the steps, which say no to the others and go on; where frames of 17 bytes are *verdicts*,
+    it is told in S0's words.
     """
     answer: bytes | None = None
     trouble: MusterError | None = None
@@ -89,7 +96,9 @@ def drive(
             try:
                 answer = _carry_out(step, nccom, comm, participants[step.peer], deadline)
             except PeerTrouble as error:
-                trouble = _in_its_words(step, participants[step.peer], error)
+                trouble = error
+                if verdicts and _size(step) == VERDICT.size:
+                    trouble = _in_its_words(step, participants[step.peer], error)
 
 
 def _carry_out(
@@ -101,11 +110,12 @@ def _carry_out(
     return None
 
 
+def _size(step: Send | Recv) -> int:
+    return step.nbytes if isinstance(step, Recv) else len(step.frame)
+
+
 def _in_its_words(step: Send | Recv, peer: int, error: MusterError) -> MusterError:
-    """The trouble as S0 §5 says it, where it concerns a verdict; the kind of error stays."""
-    size = step.nbytes if isinstance(step, Recv) else len(step.frame)
-    if size != VERDICT.size:
-        return error
+    """The trouble as S0 §5 says it; the kind of error stays."""
     message = messages.NOT_RECEIVED if isinstance(step, Recv) else messages.NOT_SENT
     said = type(error)(message(peer, error.what), fix=error.fix)
     said.__cause__ = error

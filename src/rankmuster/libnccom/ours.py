@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from rankmuster.address import BadAddress, split_address
 from rankmuster.environment import ROOT_COMM_ID, BadSetting, Settings
 from rankmuster.errors import Closed, OutOfResources, SetupFailed, WorldMismatch
 from rankmuster.libnccom.boundary import CommRequest
@@ -22,7 +23,6 @@ from rankmuster.libnccom.links import Links
 from rankmuster.libnccom.meeting import HEAL_S, ROOT, Hello, Table, meet
 from rankmuster.libnccom.secret import secret_for
 from rankmuster.protocol.unique_id import NONCE_BYTES, UniqueId, unpack_unique_id
-from rankmuster.transport.address import BadAddress, split_address
 from rankmuster.transport.base import Deadline, Identity
 from rankmuster.transport.handshake import Credentials
 from rankmuster.transport.tcp import TcpEndpoint

@@ -27,7 +27,7 @@ from rankmuster.protocol.refusal import GroupRefused
 from rankmuster.protocol.steps import Steps
 from rankmuster.transport.base import Deadline
 from rankmuster.worlds.global_comm import GlobalComm, GroupComm
-from rankmuster.worlds.setup import destroy, peer_info, places
+from rankmuster.worlds.setup import destroy, own_peer, places
 
 KEPT = (PeerLost, DeadlineExceeded, RemoteProtocolError)
 """What a group's refusal was caused by decides its status; anything else is a plain no."""
@@ -49,7 +49,12 @@ def nccl_init_comm(  # noqa: PLR0917 one of each
     node = get_nccl_comm(
         world, record, stream_id, nccom, deadline, disable_graph=record.num_ops == 0
     )
-    comm = GroupComm(nccl_comm_node=node, ci=nccom.comm_info(node.nccl_comm))
+    comm = GroupComm(nccl_comm_node=node)
+    try:
+        comm.ci = nccom.comm_info(node.nccl_comm)
+    except MusterError:
+        release(world, node, nccom)
+        raise
     comm.nr_channel_chunks, comm.chunk_size = nccl_setup_comm(settings)
     if record.num_ops > 0:
         comm.id, comm.stream_id = record.group_id, stream_id
@@ -119,7 +124,7 @@ def _init(
     parent, ci = world.comm.nccl_comm_node, world.comm.ci
     assert parent is not None, "a world is set up before its groups"
     assert ci is not None
-    me = peer_info(world.identity)
+    me = own_peer(world.identity, ci)
     request = CommRequest(
         participants=record.bootstrap_participants,
         rank=record.bootstrap_rank,
@@ -189,7 +194,8 @@ def agree(
         else unchecked(rank, size, unique_id, no)
     )
     try:
-        return drive(steps, nccom, parent.nccl_comm, record.bootstrap_participants, deadline)
+        members = record.bootstrap_participants
+        return drive(steps, nccom, parent.nccl_comm, members, deadline, verdicts=True)
     except GroupRefused as refused:
         raise _refusal(record, refused) from refused
 

@@ -25,9 +25,19 @@ def read_functions(neff: Loadable, size: int, world: int) -> tuple[Program, ...]
 def read_function(neff: Loadable, size: int | None, world: int) -> Program:
     """One function; *size* None takes the whole buffer."""
     if isinstance(neff, Program):
-        return neff
+        return check_sets(neff)
     data = arguments.readable("neff", neff, size or 0)
     return formats.read(bytes(data[:size]), where="neff", world=world)
+
+
+def check_sets(program: Program) -> Program:
+    """The program, if its ops name sets that it has. Raises BadArgument."""
+    for op in program.walk():
+        table = program.replica_groups if op.pairs is None else program.src_target_pairs
+        at = op.group if op.pairs is None else op.pairs
+        if at is None or not 0 <= at < len(table):
+            raise BadArgument(f"{op.kind} names set {at} of {len(table)}")
+    return program
 
 
 def one_op(  # noqa: PLR0917 the order of the original

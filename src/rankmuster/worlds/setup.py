@@ -48,6 +48,12 @@ def peer_info(identity: Identity, host: str = "") -> PeerInfo:
     )
 
 
+def own_peer(identity: Identity, ci: CommInfo) -> PeerInfo:
+    """What a device told the others in the world of *ci*."""
+    told = (peer for peer in ci.peers if peer.device == identity.g_device_id)
+    return next(told, None) or peer_info(identity)
+
+
 @contextmanager
 def holding_setup(registry: WorldRegistry, nec_dev: int, deadline: Deadline) -> Iterator[None]:
     """Hold a core's set-up lock. Raises `DeadlineExceeded` where another call keeps it."""
