@@ -5,7 +5,7 @@ PYTHON ?= python3
 RANKMUSTER = .make/run/bin/rankmuster
 PYTEST_ARGS ?=
 
-.PHONY: demo test test-engines lint types bench fuzz soak clean
+.PHONY: demo test test-engines lint types docs bench fuzz soak clean
 
 demo: .make/run/installed  ## muster eight processes, then eight of which one holds another program
 	sh examples/demo.sh $(RANKMUSTER)
@@ -22,6 +22,9 @@ lint: .make/dev/installed
 
 types: .make/dev/installed
 	.make/dev/bin/mypy
+
+docs: .make/test/installed  ## write anew what the pages show
+	.make/test/bin/python tests/test_docs.py
 
 bench: .make/bench/installed  ## ours and its peers by turns, one ratio a row
 	.make/bench/bin/python benchmarks/run.py $(BENCH_ARGS)
