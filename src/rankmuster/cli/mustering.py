@@ -100,9 +100,18 @@ class Muster:
             with join(
                 place, read, deadline, path=shown(path or self.program), say=self.say
             ) as session:
-                return session.report
+                report = session.report
+                self.say_expected(place, report)
+                return report
         except Disagreement as no:
             return no.report
+
+    def say_expected(self, place: Place, report: Report) -> None:
+        """Our times beside those that `rankmuster doctor` once foretold for such a world."""
+        from rankmuster.doctor.expected import beside, recall
+
+        if place.is_root and (expected := recall(place.processes, os.environ)):
+            self.say(beside(report.timings, expected))
 
     def path_of(self, process: int) -> str:
         """The file of a process; "" where there is none, which reading will say."""
