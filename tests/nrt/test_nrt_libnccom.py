@@ -265,7 +265,9 @@ def test_a_roll_forgets_who_left() -> None:
     assert roll.take(1, late) == ""
     roll.forget(1)
     assert (roll.complete, roll.missing) == (False, "1 of 2")
+    assert roll.verdict() == ("device 1 came and went away", "lost")
     assert roll.take(2, late) == ""
+    assert (roll.complete, roll.unsettled) == (True, False)
 
 
 LIBRARY = """
@@ -293,7 +295,7 @@ int neuronGetCommInfo(void *comm, uint8_t *image) {
   int32_t fields[] = {0, counts[0], counts[1], 1, 1, 0, 1};
   uint64_t ids[] = {42, 1};
   memcpy(image, ids, 16); memcpy(image + 16, fields, 28); return 0; }
-int neuronFreeComm(void *comm) { alive--; return alive < 0; }
+int neuronFreeComm(void *comm) { if (alive == 0) return 1; alive--; return 0; }
 #endif
 """
 

@@ -14,10 +14,10 @@ import msgspec
 
 from rankmuster.errors import (
     DeadlineExceeded,
-    LocalProtocolError,
     MusterError,
     PeerLost,
     RemoteProtocolError,
+    SetupFailed,
     WorldMismatch,
 )
 from rankmuster.libnccom.info import PeerInfo
@@ -36,6 +36,19 @@ OTHER_CONTEXT = WORDS[Why.EPOCH]
 MARGIN_SHARE, MARGIN_MAX_S = 0.1, 2.0  # before the deadline, so that the root's no still arrives
 
 
+# How a no is told, on every device alike.
+KINDS: dict[str, type[MusterError]] = {
+    "claims": WorldMismatch,
+    "lost": PeerLost,
+    "late": DeadlineExceeded,
+}
+FIXES = {
+    "claims": "start every process with the same count and its own id",
+    "lost": "look at the logs of those processes",
+    "late": "look at the logs of those processes",
+}
+
+
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """What a device tells the root: who it is, how large it takes the world to be, its door."""
 
@@ -45,13 +58,13 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """The root's answer: the world, or `refused` and why; *late* where only time was short."""
+    """The root's answer: the world, or why not (`refused`) and which kind of no that is."""
 
     hellos: tuple[Hello, ...] = ()
     cluster_id: int = 0
     epoch: int = 0
     refused: str = ""
-    late: bool = False
+    kind: str = ""
 
 
 class Roll:
@@ -61,6 +74,7 @@ class Roll:
         self.size = mine.world_size
         self.hellos = {mine.peer.device: mine}
         self.handles: dict[int, int] = {}  # device -> connection
+        self.left: set[int] = set()
         self.problem = ""
 
     def take(self, handle: int, hello: Hello) -> str:
@@ -78,6 +92,7 @@ class Roll:
             why = f"device {device} is claimed by process {rival.pid} on {rival.host} and by {who}"
         else:
             self.hellos[device], self.handles[device] = hello, handle
+            self.left.discard(device)
             return ""
         self.problem = self.problem or why
         return why
@@ -87,11 +102,25 @@ class Roll:
         gone = [device for device, known in self.handles.items() if known == handle]
         for device in gone:
             del self.hellos[device], self.handles[device]
+            self.left.add(device)
 
     @property
     def complete(self) -> bool:
         """Whether everybody is here."""
         return len(self.hellos) == self.size
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether something is wrong that only a better card can put right."""
+        return bool(self.problem or self.left)
+
+    def verdict(self) -> tuple[str, str]:
+        """Why the world does not come up, and which kind of no that is."""
+        if self.problem:
+            return self.problem, "claims"
+        if self.left:
+            return f"device {fold(self.left)} came and went away", "lost"
+        return f"device {self.missing} never came", "late"
 
     @property
     def missing(self) -> str:
@@ -136,7 +165,7 @@ def _call_the_roll(
             say(f"{now - began:.0f} s: waiting for device {roll.missing}")
             noted = now
         _hear(links.endpoint, roll, min(until, noted + NOTE_S) - now)
-        if roll.problem:
+        if roll.unsettled:
             until = min(until, now + heal_s)
     hellos = tuple(roll.hellos[device] for device in range(roll.size))
     table = Table(hellos=hellos, cluster_id=secrets.randbits(63) + 1, epoch=int(time.time()))
@@ -155,7 +184,8 @@ def _hear(endpoint: TcpEndpoint, roll: Roll, wait_s: float) -> None:
                 except msgspec.DecodeError as error:
                     why = f"a hello cannot be read: {error}"
                 if why:
-                    endpoint.send(handle, Frame(Kind.PLAN, pack(Table(refused=why))))
+                    no = pack(Table(refused=why, kind="claims"))
+                    endpoint.send(handle, Frame(Kind.PLAN, no))
             case Lost(handle):
                 roll.forget(handle)
 
@@ -173,12 +203,10 @@ def pack(table: Table) -> bytes:
 
 def _no(links: Links, roll: Roll) -> MusterError:
     """Tell everybody who is here that the world does not come up, and why."""
-    why = roll.problem or f"device {roll.missing} never came"
-    _tell(links, roll, Table(refused=why, late=not roll.problem))
+    why, kind = roll.verdict()
+    _tell(links, roll, Table(refused=why, kind=kind))
     links.drain(Deadline.after(MARGIN_MAX_S))
-    if roll.problem:
-        return WorldMismatch(why, fix="start every process with the same count and its own id")
-    return DeadlineExceeded(why, fix="look at the logs of those processes")
+    return KINDS[kind](why, fix=FIXES[kind])
 
 
 def _be_counted(links: Links, mine: Hello, root_address: str, deadline: Deadline) -> Table:
@@ -198,7 +226,7 @@ def _be_counted(links: Links, mine: Hello, root_address: str, deadline: Deadline
                 case _:  # from a peer that was answered before us
                     links.take(event)
     if answer:
-        return _read(answer)
+        return _read(answer, mine.world_size)
     silent = "answered, but not everybody came" if joined else "was not there"
     raise DeadlineExceeded(
         f"the root at {root_address} {silent} within {deadline.whole_s:g} s",
@@ -212,14 +240,13 @@ def _dial(links: Links, mine: Hello, root_address: str) -> int:
     return handle
 
 
-def _read(payload: bytes) -> Table:
+def _read(payload: bytes, size: int) -> Table:
     try:
         table = msgspec.msgpack.decode(payload, type=Table)
     except msgspec.DecodeError as error:
         raise RemoteProtocolError(f"the root's answer cannot be read: {error}") from error
     if table.refused:
-        kind = DeadlineExceeded if table.late else WorldMismatch
-        raise kind(f"device 0 says: {table.refused}")
-    if [each.peer.device for each in table.hellos] != list(range(len(table.hellos))):
-        raise LocalProtocolError("the root's table is not one of all devices in order")
+        raise KINDS.get(table.kind, SetupFailed)(f"device 0 says: {table.refused}")
+    if [each.peer.device for each in table.hellos] != list(range(size)):
+        raise RemoteProtocolError("the root's table is not one of all devices in order")
     return table

@@ -121,16 +121,15 @@ def _init(
     deadline: Deadline,
     node: CommNode,
 ) -> None:
-    parent, ci = world.comm.nccl_comm_node, world.comm.ci
-    assert parent is not None, "a world is set up before its groups"
-    assert ci is not None
+    ci = world.comm.ci
+    assert ci is not None, "a world is set up before its groups"
     me = own_peer(world.identity, ci)
     request = CommRequest(
         participants=record.bootstrap_participants,
         rank=record.bootstrap_rank,
         me=me,
         context=world.identity.ctx_id,
-        parent=parent.nccl_comm,
+        parent=world.bootstrap_socket,
         unique_id=node.unique_id,
         disable_graph=node.disable_graph,
     )
@@ -186,8 +185,6 @@ def agree(
         except MusterError as error:
             no = SetupFailed(messages.NO_UNIQUE_ID(), fix=str(error))
             no.__cause__ = error
-    parent = world.comm.nccl_comm_node
-    assert parent is not None, "a world is set up before its groups"
     steps = (
         bootstrap(rank, size, record.signature, unique_id, no)
         if world.identity.check_sigs
@@ -195,7 +192,7 @@ def agree(
     )
     try:
         members = record.bootstrap_participants
-        return drive(steps, nccom, parent.nccl_comm, members, deadline, verdicts=True)
+        return drive(steps, nccom, world.bootstrap_socket, members, deadline, verdicts=True)
     except GroupRefused as refused:
         raise _refusal(record, refused) from refused
 
@@ -209,15 +206,13 @@ def refuse_group(
 ) -> None:
     """Say no to a group in which others may wait for us: every frame owed, every flag false."""
     rank, size = record.bootstrap_rank, record.rank_n
-    parent = world.comm.nccl_comm_node
-    assert parent is not None, "a world is set up before its groups"
     steps = (
         refuse(rank, size, no)
         if world.identity.check_sigs
         else unchecked(rank, size, NO_UNIQUE_ID, no)
     )
     with suppress(MusterError):  # the reason is known already
-        drive(steps, nccom, parent.nccl_comm, record.bootstrap_participants, deadline)
+        drive(steps, nccom, world.bootstrap_socket, record.bootstrap_participants, deadline)
 
 
 def unchecked(rank: int, size: int, unique_id: bytes, no: MusterError | None) -> Steps[bytes]:
@@ -225,8 +220,9 @@ def unchecked(rank: int, size: int, unique_id: bytes, no: MusterError | None) ->
     mine = pack_ticket(unique_id, agrees=no is None)
     ticket, heard = yield from broadcast_ticket(rank, size, mine)
     unique_id, agrees = unpack_ticket(ticket)
-    if no or heard:
-        raise no or heard or InvariantError("unreachable")
+    no = no or heard
+    if no:
+        raise no
     if not agrees:
         raise GroupRefused(f"rank {rank} of {size} was told no", hearsay=True)
     return unique_id

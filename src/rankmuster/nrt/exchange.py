@@ -45,7 +45,7 @@ def _over_network(
 ) -> MusterError | None:
     rank = members.index(world.identity.g_device_id)
     steps = barrier(rank, len(members))
-    return drive(steps, nccom, _socket(world), members, deadline)
+    return drive(steps, nccom, world.bootstrap_socket, members, deadline)
 
 
 def all_gather(
@@ -60,14 +60,8 @@ def all_gather(
             fix="control-plane payloads only",
         )
     steps = gather_steps(identity.g_device_id, size, payload)
-    gathered = drive(steps, nccom, _socket(world), range(size), deadline)
+    gathered = drive(steps, nccom, world.bootstrap_socket, range(size), deadline)
     sizes = {len(each) for each in gathered}
     if len(sizes) > 1:
         raise BadArgument(f"devices gather inputs of {', '.join(map(str, sorted(sizes)))} bytes")
     return gathered
-
-
-def _socket(world: GlobalComm) -> object:
-    node = world.comm.nccl_comm_node
-    assert node is not None, "a world is set up before it is used"
-    return node.nccl_comm

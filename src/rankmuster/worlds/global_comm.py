@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 from rankmuster import messages
 from rankmuster.errors import OutOfResources
@@ -87,6 +88,13 @@ class GlobalComm:
     def bootstrapped(self) -> bool:
         """Whether its communicator node exists."""
         return self.comm.nccl_comm_node is not None
+
+    @property
+    def bootstrap_socket(self) -> Any:
+        """The library's own global communicator, over which all others bootstrap."""
+        node = self.comm.nccl_comm_node
+        assert node is not None, "a world is set up before it is used"
+        return node.nccl_comm
 
     def free(self) -> None:
         """Give the memory map back; freeing twice is fine."""
