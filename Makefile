@@ -32,7 +32,8 @@ bench: .make/bench/installed  ## ours and its peers by turns, one ratio a row
 fuzz: .make/test/installed  ## the long searches
 	HYPOTHESIS_PROFILE=nightly .make/test/bin/python -m pytest -m nightly $(PYTEST_ARGS)
 
-soak: .make/test/installed  ## the tests of real processes, over and over
+soak: .make/test/installed  ## hundreds of bring-ups in one process, then the tests of real processes, over and over
+	.make/test/bin/python -m pytest -q -m nightly tests/session/test_soak.py $(PYTEST_ARGS)
 	for round in 1 2 3 4 5 6 7 8 9 10; do \
 	  .make/test/bin/python -m pytest -q tests/transport tests/session tests/cli $(PYTEST_ARGS) || exit 1; \
 	done

@@ -13,7 +13,7 @@ SRC = Path(__file__).parents[1] / "src" / "rankmuster"
 ROWS = [
     {"status", "ranks", "rules", "version", "messages"},
     {"errors", "explanations"},
-    {"finding", "group", "world", "environment", "hosts"},
+    {"finding", "group", "world", "environment", "hosts", "address"},
     {"program"},
     {"partition", "protocol", "arch", "formats"},
     {"resolve", "clusters", "abi"},
@@ -23,7 +23,7 @@ ROWS = [
     {"compare"},
     {"report"},
     {"checking"},  # not "check": that is the function `rankmuster.check`, which a module would hide
-    {"census"},
+    {"census", "seating"},
     {"root"},
     {"transport"},
     {"launch", "load"},
@@ -35,6 +35,7 @@ ROWS = [
     {"worlds"},
     {"session", "nrt"},
     {"testing", "render", "integrations"},
+    {"doctor"},
     {"__init__"},
     {"cli"},
     {"__main__"},
