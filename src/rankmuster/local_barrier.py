@@ -22,7 +22,7 @@ from enum import IntEnum
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import NoReturn, Self, TypeAlias
 
 from rankmuster.errors import (
     BadArgument,
@@ -37,6 +37,9 @@ from rankmuster.transport.base import Deadline
 
 FRAME = struct.Struct("<BI")  # word, device
 PAUSE_S = 0.01  # between attempts to reach a parent that does not listen yet
+
+Member: TypeAlias = tuple[int, str, int]
+"""A member's device, the name of its machine, and its process id there."""
 
 
 class Word(IntEnum):
@@ -65,8 +68,8 @@ class LocalPlan:
         return None if self.me == self.leaders[0] else self.leaders[0]
 
 
-def plan(places: Sequence[tuple[int, str, int]], me: int) -> LocalPlan:
-    """The meeting of the members of my machine; *places* are (device, host, pid) in rank order.
+def plan(places: Sequence[Member], me: int) -> LocalPlan:
+    """The meeting of the members of my machine; *places* are all members, in rank order.
 
     Raises BadArgument where I am not among them.
     """
@@ -85,7 +88,7 @@ def plan(places: Sequence[tuple[int, str, int]], me: int) -> LocalPlan:
     )
 
 
-def children(places: Sequence[tuple[int, str, int]], me: int) -> frozenset[int]:
+def children(places: Sequence[Member], me: int) -> frozenset[int]:
     """The devices that report to me."""
     here = plan(places, me).participants
     return frozenset(device for device in here if plan(places, device).parent == me)
@@ -98,10 +101,8 @@ class LocalBarrier:
     of the members that others report to. Made by `open_barrier`.
     """
 
-    def __init__(
-        self, name: bytes, plan_of_mine: LocalPlan, below: Iterable[int], folder: Path
-    ) -> None:
-        self.plan = plan_of_mine
+    def __init__(self, name: bytes, mine: LocalPlan, below: Iterable[int], folder: Path) -> None:
+        self.plan = mine
         self.handles = {
             device: str(folder / socket_name(name, device)) for device in self.plan.participants
         }
@@ -199,6 +200,7 @@ class LocalBarrier:
     def _reach(self, parent: int, deadline: Deadline) -> None:
         while True:
             link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            link.settimeout(max(deadline.remaining(), PAUSE_S))
             try:
                 link.connect(self.handles[parent])
                 break
@@ -308,7 +310,7 @@ class LocalBarrier:
 
 
 def open_barrier(
-    name: bytes, places: Sequence[tuple[int, str, int]], me: int, deadline: Deadline
+    name: bytes, places: Sequence[Member], me: int, deadline: Deadline
 ) -> LocalBarrier:
     """Meet the members of my machine; returns once all of them are here.
 

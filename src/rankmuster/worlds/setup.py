@@ -23,7 +23,7 @@ from rankmuster.errors import (
 )
 from rankmuster.libnccom.boundary import CommRequest, Nccom
 from rankmuster.libnccom.info import CommInfo, PeerInfo
-from rankmuster.local_barrier import LocalBarrier, open_barrier
+from rankmuster.local_barrier import LocalBarrier, Member, open_barrier
 from rankmuster.pool import CommNode, pool_key
 from rankmuster.transport.base import Deadline
 from rankmuster.worlds.global_comm import GlobalComm, GroupComm
@@ -163,10 +163,8 @@ def _fill(world: GlobalComm, made: _Half, nccom: Nccom, me: PeerInfo, deadline: 
     check_invariants(world)
 
 
-def places(
-    ci: CommInfo, me: PeerInfo, members: Sequence[int] | None = None
-) -> list[tuple[int, str, int]]:
-    """Device, host and pid of each of *members* (all by default), as far as the library tells."""
+def places(ci: CommInfo, me: PeerInfo, members: Sequence[int] | None = None) -> list[Member]:
+    """Where each of *members* (all by default) is, as far as the library tells."""
     peers = {peer.device: peer for peer in ci.peers} or {me.device: me}
     chosen = peers if members is None else [device for device in members if device in peers]
     if me.device not in chosen:
