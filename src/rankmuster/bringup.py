@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Protocol, TypeVar
 
+from rankmuster.address import split_address
 from rankmuster.census import Card, margin_s
 from rankmuster.errors import MusterError
 from rankmuster.finding import Finding, finding
@@ -26,13 +27,12 @@ from rankmuster.protocol.odd import Signed
 from rankmuster.protocol.refusal import GroupRefused, graver, is_hearsay
 from rankmuster.protocol.steps import Steps
 from rankmuster.protocol.unique_id import NONCE_BYTES, UniqueId
-from rankmuster.ranks import fold
+from rankmuster.ranks import fold, unfold
 from rankmuster.report import Report
 from rankmuster.resolve import Resolved
 from rankmuster.root import Copy
 from rankmuster.signature.canonical import communicator_digest
 from rankmuster.switchboard import CLOSING_KEY, Switchboard, Wait, Waits
-from rankmuster.transport.address import split_address
 from rankmuster.transport.base import Connections, Deadline
 from rankmuster.transport.framing import Kind
 
@@ -146,9 +146,11 @@ class BringUp:
             self.board.root.program = program
 
     def listen(self) -> str:
-        """Open our own door, for peers that have something to send to us; return its address."""
-        host = "" if self.place.transport else split_address(self.place.root)[0]
-        self._address = self.board.endpoint.listen(host)
+        """Open our own door, for peers that have something to send to us; return its address.
+
+        The rule of the interface: the one that is asked for, else the one that leads to the root.
+        """
+        self._address = self.board.listen()
         return self._address
 
     def census(self, card: Card, pack: Callable[[int], Copy]) -> Waits[None]:
@@ -195,8 +197,8 @@ class BringUp:
         """Report ready or *cause*, and return when the root says go. Raises `Ended` on its no."""
         self.begin("closing")
         board = self.board
-        assert board.plan is not None
-        seats = range(len(board.plan.neighbours))
+        assert board.seating is not None
+        seats = range(board.seating.processes)
         board.tell_strangers()
         steps = closing(board.seat, len(seats), cause)
         board.closing.add(CLOSING_KEY, seats, board.seat, steps)
@@ -256,6 +258,10 @@ class BringUp:
             host, port = split_address(self._address or self.place.root)
         return UniqueId(host=host, port=port, nonce=secrets.token_bytes(NONCE_BYTES)).pack()
 
+    def _seat_of(self, device: int) -> int:
+        assert self.board.seating is not None
+        return self.board.seating.seat_of(device)
+
     def _local_barrier(self, cause: Cause | None) -> Waits[Cause | None]:
         """Nobody goes on before all processes of this host have come so far (S0 §5).
 
@@ -265,9 +271,9 @@ class BringUp:
         self.begin("barrier")
         board = self.board
         assert board.plan is not None
-        neighbours = board.plan.neighbours
-        host = neighbours[board.seat].host
-        members = tuple(each.devices[0] for each in neighbours if each.host == host)
+        assert board.seating is not None
+        local = unfold(board.plan.local)
+        members = tuple(board.seating.devices_of(seat)[0] for seat in local)
         key = group_key(members, b"barrier")
         rank = members.index(min(self.place.devices))
         no = GroupRefused("this process failed before", hearsay=True) if cause else None
@@ -304,7 +310,7 @@ class BringUp:
         members = members_of[key]
         rank = no.rank if isinstance(no, GroupRefused) else None
         if rank is not None and isinstance(no.__cause__, MusterError):
-            seat = self.board.seat_of[members[rank]]
+            seat = self._seat_of(members[rank])
             return blame(seat, no.__cause__, "while others waited for it", phase)
         signatures = no.signatures if isinstance(no, GroupRefused) else {}
         # A signature that differs although the root found all programs alike: some process's card
@@ -327,16 +333,15 @@ class BringUp:
                     group=key.hex(),
                     size=len(members),
                     rank=rank,
-                    process=self.board.seat_of[members[rank]],
+                    process=self._seat_of(members[rank]),
                     signature=signature.hex(),
                 )
 
     def _finding_of(self, cause: Cause) -> Finding:
-        plan = self.board.plan
-        assert plan is not None
+        assert self.board.seating is not None
         ranks: tuple[int, ...] = ()
         if cause.process is not None:
-            ranks = plan.neighbours[cause.process].devices
+            ranks = self.board.seating.devices_of(cause.process)
         phase = f" (in the {cause.phase} phase)" if cause.phase else ""
         return finding(
             cause.code or "RM602", cause.message + phase, ranks=ranks, fix=cause.fix or None

@@ -37,7 +37,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     process has no program, and `findings` why. `ledger` is that of its sends and receives.
     `suspect` says that its program alone has something to report, so that it must be looked at.
     `program` is its canonical digest. `remaining_s` of `whole_s` seconds were left when the card
-    was written. `instance` and `core_size` are what the process believes of its server.
+    was written. `wants` are the devices that it will send to. `instance` and `core_size` are what
+    the process believes of its server.
     """
 
     process: int
@@ -56,6 +57,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     ledger: bytes = bytes(16)
     suspect: bool = False
     address: str = ""
+    wants: str = ""
     path: str = ""
     findings: tuple[Finding, ...] = ()
 

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from rankmuster.address import Ends, reachable
 from rankmuster.census import Card, Census
 from rankmuster.checking import check
 from rankmuster.copies import ProgramCopy
@@ -20,6 +21,7 @@ from rankmuster.finding import Finding, Severity, finding
 from rankmuster.formats import json_program
 from rankmuster.program import Program
 from rankmuster.report import Report
+from rankmuster.seating import AddressBook, Seating, seating
 
 OWN = 0
 PROGRAMS_BYTES = 64 << 20  # of all programs that the root asks for
@@ -49,26 +51,22 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
 
 
-class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the process that holds *devices* (ascending) listens."""
-
-    devices: tuple[int, ...]
-    address: str
-    host: str
-
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The root's word on the census: go on and form the groups, or end with these findings.
 
-    `neighbours` are in order of their lowest device, so the root comes first; their place in that
-    order numbers the processes from here on. The root's last answer comes within `answer_s`.
+    `seating` numbers the processes from here on; there is none where the plan is to end.
+    `addresses` are those that this process asked for, by seat: a table of all would take 300 MB in
+    a world of 2048 processes. `local` are the seats on its host. The root's last answer comes
+    within `answer_s`.
     """
 
     go_on: bool
     findings: tuple[Finding, ...] = ()
     absent: tuple[int, ...] = ()
     answer_s: float = 0.0
-    neighbours: tuple[Neighbour, ...] = ()
+    seating: Seating | None = None
+    addresses: dict[int, str] = {}
+    local: str = ""
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +130,9 @@ class Root:
         self.plan: Plan | None = None
         self.census_ended: float | None = None
         self.seats: list[int] = []
-        """The handles of the plan's neighbours, in their order."""
+        """The handles of the plan's processes, by seat."""
+        self.ends: dict[int, Ends] = {}
+        """Both addresses of each connection, where there are any."""
         self._report: Report | None = None
         self._out: list[Outgoing] = []
         self._handles: set[int] = {OWN}
@@ -155,9 +155,7 @@ class Root:
             self.census.join(handle)
             return
         devices = range(first_device, first_device + min(count, self.census.world.size))
-        late = finding("RM605", f"process {process} came when the census was over", ranks=devices)
-        told = self.plan.findings if not self.plan.go_on else ()
-        self._say(handle, Plan(go_on=False, findings=(*told, late)))
+        self._turn_away(handle, f"process {process} came when the census was over", devices)
 
     def receive(self, handle: int, message: Message, now: float) -> None:
         """A message came; after the plan, cards and programs mean nothing any more."""
@@ -218,6 +216,14 @@ class Root:
         if self._report is None:
             self._report = self._check()
         return self._report
+
+    def _turn_away(self, handle: int, why: str, devices: Iterable[int] = ()) -> None:
+        """Say no to a process that the world has no place for."""
+        assert self.plan is not None
+        why = why or "this process handed in no card before the world was complete"
+        told = self.plan.findings if not self.plan.go_on else ()
+        late = finding("RM605", why, ranks=devices)
+        self._say(handle, Plan(go_on=False, findings=(*told, late)))
 
     # the comparison
 
@@ -291,21 +297,34 @@ class Root:
         )
 
     def _plan(self, now: float, *, go_on: bool) -> None:
-        report = self._report
+        report, cards = self._report, self.census.cards
         self.seats = sorted(self.census.cards, key=lambda h: min(self.census.cards[h].devices))
-        self.plan = Plan(
+        self.plan = plan = Plan(
             go_on=go_on,
             findings=report.findings if report else (),
             absent=report.absent if report else (),
             answer_s=self.census.answer_by - now,
-            neighbours=tuple(map(self._neighbour, self.seats)) if go_on else (),
         )
-        for handle in sorted(self._handles):
-            self._say(handle, self.plan)
-
-    def _neighbour(self, handle: int) -> Neighbour:
-        card = self.census.cards[handle]
-        return Neighbour(devices=tuple(sorted(card.devices)), address=card.address, host=card.host)
+        if not go_on:
+            for handle in sorted(self._handles):
+                self._say(handle, plan)
+            return
+        seated = seating([sorted(cards[handle].devices) for handle in self.seats])
+        self.plan = plan = msgspec.structs.replace(plan, seating=seated)
+        book = AddressBook(
+            seated,
+            [cards[handle].host for handle in self.seats],
+            [cards[handle].wants for handle in self.seats],
+        )
+        for seat, handle in enumerate(self.seats):
+            local, wanted = book.local_to(seat), book.wanted_by(seat)
+            mine = self.ends.get(handle)
+            addresses = {
+                other: reachable(cards[self.seats[other]].address, mine) for other in wanted
+            }
+            self._say(handle, msgspec.structs.replace(plan, local=local, addresses=addresses))
+        for handle in sorted(self._handles.difference(self.seats)):
+            self._turn_away(handle, "")
 
     def _say(self, handle: int, message: Message) -> None:
         self._out.append(Outgoing(handle, message))

@@ -27,12 +27,15 @@ from rankmuster.launch.base import NO_OPTIONS, LaunchOptions, Place
 from rankmuster.launch.place import carried
 from rankmuster.pairing import ledger
 from rankmuster.program import Program
+from rankmuster.protocol.edges import destinations
+from rankmuster.ranks import fold
 from rankmuster.report import Disagreement, Report
 from rankmuster.resolve import Resolved
 from rankmuster.root import is_suspect, pack_program
 from rankmuster.signature.canonical import content_digest, program_digest
 from rankmuster.switchboard import Waits
 from rankmuster.transport.base import Deadline, Transport
+from rankmuster.transport.limits import allow, needed
 from rankmuster.verify import verify
 from rankmuster.version import VERSION
 from rankmuster.world import World
@@ -174,6 +177,8 @@ def join(
     that others are answered meanwhile. *say* takes lines about the progress, and *on_phase* the
     name of every phase as it begins. SIGUSR1 prints what this process waits for.
     """
+    if place.is_root:
+        allow(needed(place.processes))  # where that fails, a dial or an accept will say so
     carrier = place.transport
     endpoint = carrier.open(place.identity, deadline) if carrier else None
     up = BringUp(place, deadline, say=say, on_phase=on_phase, endpoint=endpoint)
@@ -214,7 +219,8 @@ def come_up(
 class Held:
     """This process's program, and all that its card says of it.
 
-    Of one that could not be read, *problems* say why; the program is then an empty one.
+    Of one that could not be read, *problems* say why; the program is then an empty one. *peers* are
+    the devices of other processes to which we shall send.
     """
 
     program: Program
@@ -224,6 +230,8 @@ class Held:
     digest: bytes
     ledger: int
     suspect: bool
+    receives: bool
+    peers: frozenset[int]
 
 
 class Reading(Work, Protocol):
@@ -261,7 +269,18 @@ def _held(place: Place, read_program: Callable[[], Program]) -> Held:
         digest=bytes(program_digest(resolved)) if readable else b"",
         ledger=ledger(resolved, place.devices),
         suspect=is_suspect(own),
+        receives=any(resolved.communicators(device) for device in place.devices),
+        peers=_peers(resolved, place),
     )
+
+
+def _peers(resolved: Resolved, place: Place) -> frozenset[int]:
+    found: set[int] = set()
+    for device in place.devices:
+        for members in resolved.communicators(device):
+            there = destinations(members.index(device), len(members))
+            found |= {members[rank] for rank in there}
+    return frozenset(found).difference(place.devices)
 
 
 def _read(place: Place, read_program: Callable[[], Program]) -> tuple[Program, tuple[Finding, ...]]:
@@ -277,7 +296,6 @@ def _read(place: Place, read_program: Callable[[], Program]) -> tuple[Program, t
 
 def _card(up: BringUp, held: Held, path: str) -> Card:
     place = up.place
-    receives = any(held.resolved.communicators(device) for device in place.devices)
     return Card(
         process=place.process,
         devices=place.devices,
@@ -294,7 +312,8 @@ def _card(up: BringUp, held: Held, path: str) -> Card:
         program=held.digest,
         ledger=held.ledger.to_bytes(16, "little"),
         suspect=held.suspect,
-        address=up.listen() if receives and place.processes > 1 else "",
+        address=up.listen() if held.receives and place.processes > 1 else "",
+        wants=fold(held.peers),
         path=path,
         findings=(*place.findings, *held.problems),
     )

@@ -12,13 +12,14 @@ import os
 import secrets
 import socket
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
+from rankmuster.address import Ends, join_address, split_address
 from rankmuster.census import Card, Census, margin_s
-from rankmuster.errors import RemoteProtocolError
+from rankmuster.errors import InvariantError, RemoteProtocolError
 from rankmuster.finding import Finding, finding
 from rankmuster.launch.base import Place
 from rankmuster.protocol.closing import Answer
@@ -30,11 +31,11 @@ from rankmuster.root import (
     Copy,
     Gone,
     Message,
-    Neighbour,
     Plan,
     Root,
     Strangers,
 )
+from rankmuster.seating import Seating
 from rankmuster.transport.base import (
     Connections,
     Deadline,
@@ -46,8 +47,10 @@ from rankmuster.transport.base import (
     Received,
     Role,
 )
+from rankmuster.transport.doors import open_door
 from rankmuster.transport.framing import Frame, Kind
 from rankmuster.transport.handshake import Credentials
+from rankmuster.transport.interfaces import choose
 from rankmuster.transport.tcp import TcpEndpoint
 from rankmuster.version import VERSION
 from rankmuster.world import World
@@ -110,7 +113,7 @@ class Switchboard:
         self.answer_by = deadline.at
         self.answered = False  # from then on everybody leaves when it likes
         self.seat = 0  # our place among the plan's neighbours
-        self.seat_of: dict[int, int] = {}  # device -> the place of its process
+        self.seating: Seating | None = None
         self.groups: Multiplexer[bytes, Any] = Multiplexer(place.devices, parked_bytes=PARKED_BYTES)
         self.groups_kind = Kind.GROUP
         self.closing: Multiplexer[bytes, Answer] = Multiplexer(())
@@ -154,6 +157,21 @@ class Switchboard:
         now = self.deadline.now()
         yield Wait(self.endpoint.has_spoken, min(self.deadline.at, now + REACH_S))
         yield Wait(self.endpoint.settled, min(self.deadline.at, now + HEARD_S))
+
+    def listen(self) -> str:
+        """Open a door for our peers; return the address on which they reach it."""
+        if not isinstance(self.endpoint, TcpEndpoint):
+            return self.endpoint.listen("" if self.place.transport else self._root_host())
+        door = open_door(self._root_host(), 0, self.place.interface)
+        self.endpoint.adopt(door)
+        host = choose(self.place.interface) if self.place.interface else self._root_host()
+        ends = self._ends(self._root_handle)
+        if ends is not None and not self.place.interface:
+            host, _ = split_address(ends.ours)
+        return join_address((host.partition("%")[0], door.getsockname()[1]))
+
+    def _root_host(self) -> str:
+        return split_address(self.place.root)[0]
 
     def tell_root(self, message: Message) -> None:
         """Say something to the root, which may be our own."""
@@ -258,7 +276,7 @@ class Switchboard:
             if note := root.note(now):
                 self._say(note)
         for key, source, destination, payload in self.groups.outgoing():
-            handle = self._way_to(self.seat_of[destination])
+            handle = self._way_to(self._seat_of(destination))
             self.endpoint.send(handle, Frame(self.groups_kind, payload, key, source, destination))
         for _, source, destination, payload in self.closing.outgoing():
             handle = self.root.seats[destination] if self.root else self._root_handle
@@ -269,9 +287,15 @@ class Switchboard:
         """The connection on which we send to a process; dialled when first needed."""
         assert self.plan is not None
         if seat not in self._dialled:
-            address = self.plan.neighbours[seat].address
+            address = self.plan.addresses.get(seat)
+            if address is None:
+                raise InvariantError(f"the card did not say that process {seat} will be dialled")
             self._dialled[seat] = self.endpoint.dial(address, Role.PEER)
         return self._dialled[seat]
+
+    def _seat_of(self, device: int) -> int:
+        assert self.seating is not None
+        return self.seating.seat_of(device)
 
     def _take(self, event: Event) -> None:
         match event:
@@ -284,6 +308,8 @@ class Switchboard:
             case Knocked(handle, identity, Role.CENSUS) if self.root is not None:
                 self.root.knock(handle, *identity)
             case Joined(handle, identity, Role.CENSUS) if self.root is not None:
+                if (ends := self._ends(handle)) is not None:
+                    self.root.ends[handle] = ends
                 self.root.join(handle, *identity)
             case Joined(handle, identity, Role.PEER):
                 self._inbound[handle] = identity
@@ -291,7 +317,7 @@ class Switchboard:
                 self._take_loss(handle, why)
 
     def _take_frame(self, handle: int, frame: Frame) -> None:
-        if frame.kind in BETWEEN_PEERS and self.seat_of:
+        if frame.kind in BETWEEN_PEERS and self.seating:
             self.groups.receive(frame.key, frame.source, frame.destination, frame.payload)
         elif frame.kind in BETWEEN_PEERS:
             self._parked_bytes += len(frame.payload)
@@ -337,8 +363,11 @@ class Switchboard:
         if self.root is not None and handle in self.root.seats:
             return self.root.seats.index(handle)
         if handle in self._inbound:
-            return self.seat_of.get(self._inbound[handle].first_device)
+            return self._seat_of(self._inbound[handle].first_device)
         return next((seat for seat, dialled in self._dialled.items() if dialled == handle), None)
+
+    def _ends(self, handle: int) -> Ends | None:
+        return self.endpoint.ends(handle) if isinstance(self.endpoint, TcpEndpoint) else None
 
     def _send(self, handle: int, message: Message) -> None:
         self.endpoint.send(handle, Frame(KIND_OF[type(message)], msgspec.json.encode(message)))
@@ -352,24 +381,22 @@ class Switchboard:
                     self.place.at_plan()
                 self.plan = message
                 self.answer_by = self.deadline.now() + message.answer_s
-                self._take_seats(message.neighbours)
+                self._take_seats(message.seating)
             case Gone(process=process, why=why):
                 self._lose_seat(process, why)
 
     def _lose_seat(self, seat: int, why: str) -> None:
-        assert self.plan is not None
-        if not self.plan.go_on:
+        if self.seating is None:
             return
-        for device in self.plan.neighbours[seat].devices:
+        for device in self.seating.devices_of(seat):
             self.groups.lost(device, why)
 
-    def _take_seats(self, neighbours: Sequence[Neighbour]) -> None:
-        """Learn who is where; there are no neighbours where the plan is to end."""
-        if not neighbours:
+    def _take_seats(self, seating: Seating | None) -> None:
+        """Learn who is where; there is no seating where the plan is to end."""
+        if seating is None:
             return
-        for seat, neighbour in enumerate(neighbours):
-            self.seat_of |= dict.fromkeys(neighbour.devices, seat)
-        self.seat = self.seat_of[min(self.place.devices)]
+        self.seating = seating
+        self.seat = seating.seat_of(min(self.place.devices))
         self.closing = Multiplexer((self.seat,))
         parked, self._parked = self._parked, []
         for event in parked:

@@ -7,13 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from rankmuster.address import Ends
 from rankmuster.census import HEAL_S, LOSS_S, Card, Census, margin_s
 from rankmuster.finding import finding
 from rankmuster.formats import json_program
 from rankmuster.pairing import ledger
 from rankmuster.program import Program
+from rankmuster.protocol.edges import destinations
+from rankmuster.ranks import fold
 from rankmuster.resolve import Resolved
 from rankmuster.root import NOTE_S, OWN, Ask, Plan, Root, pack_program, unpack_program
+from rankmuster.seating import Seating
 from rankmuster.signature.canonical import content_digest
 from rankmuster.world import World
 
@@ -68,10 +72,10 @@ def test_one_class_needs_no_programs():
     root = root_with(*map(card, range(4)))
     said = root.outgoing()
     assert [handle for handle, _ in said] == [0, 1, 2, 3]
-    (plan,) = {message for _, message in said}
+    plan = said[0].message
     assert isinstance(plan, Plan)
     assert (plan.go_on, plan.answer_s) == (True, 50.0 - margin_s(60.0))
-    assert [each.address for each in plan.neighbours] == [f"host{n}:1" for n in range(4)]
+    assert plan.seating == Seating(processes=4, each=1)
 
 
 def test_one_process_of_each_other_class_is_asked():
@@ -308,3 +312,52 @@ def test_what_a_refused_process_knows_of_itself_is_told_too():
     root.receive(3, card(0, process=3, findings=(why,)), 0.0)
     root.look(HEAL_S)
     assert [code for code, _ in codes(root)] == ["RM006", "RM605", "RM601"]
+
+
+def test_addresses_go_to_whoever_asked_for_them():
+    """A process learns where those listen to whom it sends, and its host's barrier goes."""
+    cards = [card(n, host=f"host{n // 2}", wants="3" if n == 0 else "") for n in range(4)]
+    plans = [said.message for said in root_with(*cards).outgoing()]
+    assert [plan.addresses for plan in plans] == [
+        {1: "host1:1", 3: "host3:1"},
+        {0: "host0:1"},
+        {3: "host3:1"},
+        {2: "host2:1"},
+    ]
+    assert [plan.local for plan in plans] == ["0-1", "0-1", "2-3", "2-3"]
+
+
+def test_a_large_worlds_plans_take_a_few_hundred_bytes_each():
+    """A table of all addresses would take 300 MB at 2048 processes."""
+    size = 2048
+    root = Root(Census(World(size=size, source="launcher"), "1"), 0.0)
+    root.program = program()
+    for number in range(size):
+        root.join(number, number, number, 1)
+        wants = fold(destinations(number, size))
+        listens = f"10.0.{number >> 6}.1:40000"
+        where = {"host": f"trn{number >> 6}", "address": listens}
+        root.receive(number, card(number, world_size=size, wants=wants, **where), 0.0)
+    sizes = [len(msgspec.json.encode(said.message)) for said in root.outgoing()]
+    assert len(sizes) == size
+    assert max(sizes) < 1000
+
+
+@pytest.mark.parametrize(
+    ("asker", "address"),
+    [
+        ("127.0.0.1:40001", "127.0.0.1:5000"),
+        ("10.0.0.2:40001", "10.0.0.1:5000"),
+        ("[fd00::2]:40001", "10.0.0.1:5000"),
+    ],
+)
+def test_a_loopback_address_is_told_to_nobody_elsewhere(asker, address):
+    """Who sits beside the root may know itself by the loopback only; others get the root's host."""
+    root = Root(Census(WORLD, "1"), 0.0)
+    root.program = program()
+    root.ends = {3: Ends("10.0.0.1:20480", asker)}
+    for number in range(4):
+        root.join(number, number, number, 1)
+        changes = {1: {"address": "127.0.0.1:5000"}, 3: {"wants": "1"}}.get(number, {})
+        root.receive(number, card(number, **changes), 0.0)
+    assert root.outgoing()[3].message.addresses == {1: address}

@@ -8,7 +8,7 @@ import pytest
 
 from rankmuster.errors import LocalProtocolError
 from rankmuster.transport import carried
-from rankmuster.transport.address import BadAddress
+from rankmuster.address import BadAddress
 from rankmuster.transport.base import Deadline, Identity, Joined, Knocked, Lost, Received, Role
 from rankmuster.transport.carried import ENVELOPE, FRAME, INTRODUCTION, MAGIC, VERSION, Word
 from rankmuster.transport.framing import BOUND, Frame, Kind

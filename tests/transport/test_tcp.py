@@ -12,7 +12,7 @@ import pytest
 
 from rankmuster.testing import contract
 from rankmuster.transport import guests
-from rankmuster.transport.address import BadAddress
+from rankmuster.address import BadAddress
 from rankmuster.transport.base import Identity, Joined, Knocked, Lost, Received, Role
 from rankmuster.transport.framing import Frame, Kind
 from rankmuster.transport.handshake import MAGIC, Credentials, dial

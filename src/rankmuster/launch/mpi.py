@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
+from rankmuster.address import USELESS, join_address, reach_of
 from rankmuster.launch.base import BrokenLaunch, Launcher
 from rankmuster.launch.ports import derived_port
-from rankmuster.transport.address import USELESS, join_address, reach_of
 
 
 class OpenMpi(Launcher):

@@ -16,6 +16,7 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import NamedTuple
 
+from rankmuster.address import Reach, join_address, reach_of, split_address
 from rankmuster.finding import Finding, finding
 from rankmuster.launch import variables
 from rankmuster.launch.base import NO_OPTIONS, BrokenLaunch, Launcher, LaunchOptions, Place, number
@@ -42,7 +43,6 @@ from rankmuster.launch.secret import (
 )
 from rankmuster.launch.slurm import Slurm
 from rankmuster.ranks import unfold
-from rankmuster.transport.address import Reach, join_address, reach_of, split_address
 from rankmuster.transport.base import Deadline, Transport
 from rankmuster.transport.doors import open_door
 from rankmuster.transport.interfaces import address_towards

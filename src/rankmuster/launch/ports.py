@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from rankmuster.transport.address import join_address, split_address
+from rankmuster.address import join_address, split_address
 
 FIRST_PORT, PORTS = 20480, 4096  # below the ports that systems hand out by themselves
 

@@ -7,11 +7,11 @@ from datetime import timedelta
 from importlib import import_module
 from typing import Any, ClassVar
 
+from rankmuster.address import join_address, split_address
 from rankmuster.errors import DeadlineExceeded, MissingPackage
 from rankmuster.launch.base import BrokenLaunch
 from rankmuster.launch.ports import derived_port
 from rankmuster.launch.variables import TorchVariables, store_address
-from rankmuster.transport.address import join_address, split_address
 from rankmuster.transport.base import Deadline
 
 KEY = "rankmuster/root"

@@ -17,8 +17,8 @@ from enum import IntEnum
 from socket import socket
 from typing import Protocol
 
+from rankmuster.address import BadAddress
 from rankmuster.errors import Closed, LocalProtocolError, PeerLost, RemoteProtocolError
-from rankmuster.transport.address import BadAddress
 from rankmuster.transport.base import Event, Identity, Joined, Knocked, Lost, Received, Role
 from rankmuster.transport.framing import BOUND, Frame, Kind
 
@@ -31,6 +31,7 @@ INTRODUCTION = struct.Struct("<BIII")  # role (0 from who was dialled), process,
 FRAME = struct.Struct("<BI16sII")  # kind, payload bytes, group key, source, destination
 PIECE_BYTES = 1 << 20  # a torch store refuses values of 8 MiB
 LINKS_EACH = 64  # that one process may open to another
+FAREWELL = b"it closed the connection"
 BROKEN_S = 0.05  # between two looks at a carrier that broke
 
 
@@ -95,6 +96,7 @@ class CarriedEndpoint:
         self._carrier, self._me, self._epoch = carrier, me, epoch
         self._links: dict[int, _Link] = {}
         self._by_key: dict[tuple[int, int, bool], _Link] = {}
+        self._opened: Counter[int] = Counter()  # connections that each process dialled
         self._events: list[Event] = []
         self._handles = 0
         self._open = True
@@ -142,7 +144,7 @@ class CarriedEndpoint:
         """Say farewell to one process; no `Lost` follows."""
         link = self._links.get(handle)
         if link is not None:
-            self._say(link, Word.BYE, b"it closed the connection")
+            self._say(link, Word.BYE, FAREWELL)
             self._forget(link)
 
     def poll(self, timeout_s: float) -> list[Event]:
@@ -204,7 +206,7 @@ class CarriedEndpoint:
             try:
                 self._take_word(link, word, body)
             except (RemoteProtocolError, struct.error) as error:
-                self._forget(link)
+                self.drop(link.handle)
                 self._events.append(Lost(link.handle, f"it broke the protocol: {error}"))
 
     def _take_word(self, link: _Link, word: int, body: bytes) -> None:
@@ -227,11 +229,12 @@ class CarriedEndpoint:
                 raise RemoteProtocolError(f"a message of unknown meaning {word}")
 
     def _welcome(self, peer: int, number: int, body: bytes) -> None:
-        opened = sum(link.peer == peer and not link.dialled for link in self._links.values())
         role, *identity = INTRODUCTION.unpack(body) if len(body) == INTRODUCTION.size else (0,)
-        if role not in {Role.CENSUS, Role.PEER} or opened >= LINKS_EACH:
-            self.strangers["unknown role" if opened < LINKS_EACH else "too many connections"] += 1
+        if role not in {Role.CENSUS, Role.PEER} or self._opened[peer] >= LINKS_EACH:
+            too_many = self._opened[peer] >= LINKS_EACH
+            self.strangers["too many connections" if too_many else "unknown role"] += 1
             return
+        self._opened[peer] += 1
         link = self._new_link(peer, number, Role(role), dialled=False)
         link.joined = True
         who = Identity(*identity)
@@ -259,6 +262,8 @@ class CarriedEndpoint:
 
     def _forget(self, link: _Link) -> None:
         del self._links[link.handle], self._by_key[link.peer, link.number, link.dialled]
+        if not link.dialled:
+            self._opened[link.peer] -= 1
 
     def _lose_all(self, why: str, timeout_s: float) -> None:
         if not self._links:

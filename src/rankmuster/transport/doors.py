@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 
+from rankmuster.address import Reach, join_address, reach_of
 from rankmuster.errors import OutOfResources
-from rankmuster.transport.address import Reach, join_address, reach_of
 from rankmuster.transport.interfaces import choose
 
 BACKLOG = 4096  # the kernel cuts it to its own bound (net.core.somaxconn)

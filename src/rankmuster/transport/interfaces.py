@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from rankmuster.address import Reach, reach_of
 from rankmuster.errors import MusterError, did_you_mean
 from rankmuster.status import Status
-from rankmuster.transport.address import Reach, reach_of
 
 
 class NoSuchInterface(MusterError):

@@ -16,8 +16,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from rankmuster.address import Ends, join_address, shown, split_address
 from rankmuster.errors import Closed, RemoteProtocolError
-from rankmuster.transport.address import Ends, join_address, shown, split_address
 from rankmuster.transport.base import Event, Identity, Joined, Knocked, Lost, Role
 from rankmuster.transport.doors import BACKLOG
 from rankmuster.transport.framing import Frame

@@ -38,7 +38,7 @@ BRIDGES = frozenset({"172.17.0.1", "172.18.0.1", "192.168.122.1", "10.88.0.1", "
 
 
 class Ends(NamedTuple):
-    """The two addresses of one connection, as this end sees them."""
+    """The two addresses of one connection, as text, as this end sees them."""
 
     ours: str
     theirs: str
@@ -56,6 +56,22 @@ def reach_of(host: str) -> Reach:
     if address.is_link_local:
         return Reach.LINK_LOCAL
     return Reach.BRIDGE if str(address) in BRIDGES else Reach.ROUTABLE
+
+
+def reachable(address: str, ends: Ends | None) -> str:
+    """Where to dial for who listens at *address*, told to whose connection has these *ends*.
+
+    A process on the root's own host may have seen nothing but the loopback; from elsewhere it is
+    reached where the root is.
+    """
+    if ends is None:
+        return address
+    host, port = split_address(address)
+    asker, _ = split_address(ends.theirs)
+    if reach_of(host) is not Reach.LOOPBACK or reach_of(asker) is Reach.LOOPBACK:
+        return address
+    ours, _ = split_address(ends.ours)
+    return join_address((ours, port))
 
 
 def join_address(name: tuple[Any, ...]) -> str:
