@@ -40,7 +40,7 @@ INSTALLED = {"make demo": "sh examples/demo.sh rankmuster"}
 VOLATILE = [
     (re.compile(r"\b\d+(\.\d+)? (ms|s)\b"), "# s"),  # times
     (re.compile(r"\bpid \d+ on [\w.-]+"), "pid # on host"),
-    (re.compile(r"/tmp/tmp\.\w+/"), "/tmp/"),  # the folder that mktemp made
+    (re.compile(r"\S*/tmp\.\w+/"), "/tmp/"),  # the folder that mktemp made
 ]
 
 
