@@ -28,6 +28,7 @@ from rankmuster.cli.explain import as_markdown
 from rankmuster.errors import MusterError
 from rankmuster.formats import json_program
 from rankmuster.formats.json_op import OP_KEYS
+from rankmuster.launch import LAUNCHERS, names
 from rankmuster.program import REDUCE_OPS
 
 ROOT = Path(__file__).parents[1]
@@ -109,14 +110,14 @@ def prepare(text: str, folder: Path) -> None:
 def played(text: str, folder: Path) -> Iterator[tuple[Typed, str]]:
     """Do all that a page says, in its order; yields its commands with what they print."""
     prepare(text, folder)
-    names: dict[str, Any] = {}
+    scope: dict[str, Any] = {}
     for block in blocks(text):
         if block.kind == "console":
             yield from ((each, printed(each.command, folder)) for each in typed(block.body))
         elif block.kind == "python" and block.name != "jax":
             code = compile("\n" * text[: block.at].count("\n") + block.body, "page", "exec")
             with contextlib.chdir(folder):
-                exec(code, names)
+                exec(code, scope)
 
 
 def is_runnable(text: str) -> bool:
@@ -183,6 +184,14 @@ def test_program_page() -> None:
     shown = set(re.findall(r"`(\w+)`", TEXTS["docs/programs.md"].read_text()))
     keys = json_program.PROGRAM_KEYS | OP_KEYS | json_program.LOOP_KEYS | json_program.BRANCH_KEYS
     assert (keys | set(json_program.KINDS) | REDUCE_OPS) - shown == set()
+
+
+def test_bring_up_page() -> None:
+    """The page on the bring-up lists every variable that a user may set, and every launcher."""
+    shown = set(re.findall(r"`(\w+)`", TEXTS["docs/bring-up.md"].read_text()))
+    ours = {name for name in vars(names).values() if str(name).startswith("RANKMUSTER_")}
+    assert {name for name in ours if not name.endswith("_FD")} - shown == set()
+    assert {each.name for each in LAUNCHERS} - shown == set()
 
 
 def all_errors(kind: type[MusterError] = MusterError) -> Iterator[type[MusterError]]:
