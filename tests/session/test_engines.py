@@ -155,6 +155,7 @@ def test_a_world_of_threads_that_differs():
 
 
 WATCHED = """
+import time
 from rankmuster.transport.base import Deadline
 from rankmuster.transport.watchdog import watchdog
 with watchdog(Deadline.after(60), "never"):
