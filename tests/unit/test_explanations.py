@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import rankmuster
 from rankmuster.explanations import EXPLANATIONS, FAMILIES
 from rankmuster.rules import RULES
 
-SRC = Path(__file__).parents[2] / "src" / "rankmuster"
+SRC = Path(str(rankmuster.__file__)).parent
 
 
 def test_every_rule_is_explained() -> None:
