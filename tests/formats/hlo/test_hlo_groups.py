@@ -186,3 +186,19 @@ def test_a_stated_mode_that_fits_is_fine() -> None:
     """mode= that repeats what the attributes say changes nothing."""
     rest = ", channel_id=1, use_global_device_ids=true, mode=flattened_id"
     assert codes(program("ROOT " + all_reduce("[2,4]<=[8]", rest=rest))) == []
+
+
+@pytest.mark.parametrize("first", ["groups", "pairs"])
+def test_groups_and_pairs_of_one_text_are_two_sets(first: str) -> None:
+    """{{0,1},{2,3}} means groups to an all-reduce and pairs to a permute in one module."""
+    lines = [
+        "r = f32[8] all-reduce(p), replica_groups={{0,1},{2,3}}, to_apply=add",
+        "c = f32[8] collective-permute(p), source_target_pairs={{0,1},{2,3}}",
+    ]
+    found = program(*(lines if first == "groups" else reversed(lines)), header="replica_count=4")
+    assert [groups.members for groups in found.replica_groups] == [((0, 1), (2, 3))]
+    assert [edges.pairs for edges in found.src_target_pairs] == [((0, 1), (2, 3))]
+    assert {(op.kind, op.group, op.pairs) for op in found.walk()} == {
+        ("all_reduce", 0, None),
+        ("permute", None, 0),
+    }

@@ -49,7 +49,7 @@ class OpBuilder:
         self._reducers = Reducers(module)
         self._sources = Sources(module)
         self._definitions = Definitions(module.text)
-        self._sets: dict[tuple[str, bytes], tuple[int, int | None]] = {}
+        self._sets: dict[tuple[str, bytes, bool], tuple[int, int | None]] = {}
         self._checked: set[tuple[str, bytes, OpKind, bool]] = set()
         self._settled: dict[Form, _Settled] = {}
         self._threads: dict[int, bytes] = {}
@@ -107,7 +107,8 @@ class OpBuilder:
         if checked not in self._checked:
             self._checked.add(checked)
             self._check(collective, mode)
-        key = mode.value, form.key
+        # {{0,1},{2,3}} may be groups here and pairs there.
+        key = mode.value, form.key, form.pairs is None
         if key not in self._sets:
             self._sets[key] = self._expand(form, mode)
         return self._sets[key]
