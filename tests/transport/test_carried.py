@@ -6,9 +6,9 @@ from contextlib import closing, contextmanager
 
 import pytest
 
+from rankmuster.address import BadAddress
 from rankmuster.errors import LocalProtocolError
 from rankmuster.transport import carried
-from rankmuster.address import BadAddress
 from rankmuster.transport.base import Deadline, Identity, Joined, Knocked, Lost, Received, Role
 from rankmuster.transport.carried import ENVELOPE, FRAME, INTRODUCTION, MAGIC, VERSION, Word
 from rankmuster.transport.framing import BOUND, Frame, Kind

@@ -10,9 +10,9 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
+from rankmuster.address import BadAddress
 from rankmuster.testing import contract
 from rankmuster.transport import guests
-from rankmuster.address import BadAddress
 from rankmuster.transport.base import Identity, Joined, Knocked, Lost, Received, Role
 from rankmuster.transport.framing import Frame, Kind
 from rankmuster.transport.handshake import MAGIC, Credentials, dial

@@ -35,8 +35,8 @@ def run_below(command: Sequence[str], environ: Mapping[str, str]) -> int:
     ) as child:
         for number in PASSED_ON:
             signal.signal(number, lambda number, _: child.send_signal(number))
-        for number in early:
-            child.send_signal(number)
+        for passed_over in early:
+            child.send_signal(passed_over)
         code = child.wait()
     code = code if code >= 0 else 128 - code
     if PMI_FD in environ and _is_ended(int(environ[PMI_FD])):
