@@ -26,7 +26,7 @@ HLO = """HloModule m, num_partitions={}
 
 ENTRY e {{
   p = f32[4] parameter(0)
-  ROOT g = f32[{}] all-gather(p), channel_id=1, {}, dimensions={{0}}{}
+  ROOT g = f32[{}] all-gather(p), {}, dimensions={{0}}{}
 }}
 """
 
@@ -42,9 +42,9 @@ def moving(*pairs: Sequence[int]) -> Program:
     return program(permute(), pairs=[pairs], world_size=8, world_source="file")
 
 
-def gathering(groups: str, partitions: int = 8, size: int = 8, rest: str = "") -> str:
+def gathering(groups: str, partitions: int = 8, size: int = 8, rest: str = "channel_id=1") -> str:
     groups = f"replica_groups={groups}, use_global_device_ids=true"
-    return HLO.format(partitions, size, groups, rest)
+    return HLO.format(partitions, size, groups, f", {rest}" if rest else "")
 
 
 def seven_and(odd: Node, usual: Node | None = None) -> list[ProgramCopy]:
@@ -81,7 +81,8 @@ EXAMPLES: dict[str, list[Program] | list[ProgramCopy] | list[str]] = {
     "RM105": [gathering("{{0,1},{2,3}}", 4, 16)],
     "RM106": [on(*[HALVES] * 13, world_size=8, target="cayman")],
     "RM107": [gathering("[2,4]<=[6]")],
-    "RM109": [gathering("[4,2]<=[8]", rest=", mode=cross_replica")],
+    "RM108": [gathering("{{0,1,2,3,4,5,6,7}}", rest="")],
+    "RM109": [gathering("[4,2]<=[8]", rest="channel_id=1, mode=cross_replica")],
     "RM201": [moving([0, 1], [0, 2])],
     "RM202": [moving([0, 2], [1, 2])],
     "RM203": [moving([6, 7], [7, 8])],
