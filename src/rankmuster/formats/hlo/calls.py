@@ -6,35 +6,50 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rankmuster.formats.hlo.cones import callees
-from rankmuster.formats.hlo.instruction import Instruction, instruction_at
+from rankmuster.formats.hlo.instruction import METADATA, USUAL, Instruction, instruction_at
 from rankmuster.formats.hlo.module import Module
-from rankmuster.formats.hlo.scanner import attributes, malformed, shown
-from rankmuster.formats.hlo.sites import OPCODES
+from rankmuster.formats.hlo.scanner import Text, malformed, shown
+from rankmuster.formats.hlo.sites import CALLS, OPCODES, behind
 
 _MAX_NESTING = 64
 _IN_ORDER = (b"condition", b"body", b"true_computation", b"false_computation")
 # backend_config={"known_trip_count":{"n":"7"},...}
 _TRIPS = re.compile(rb'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d{1,18})"?')
+# %while.5 = (s32[], f32[4]) while(%tuple.1), condition=%cond.3, body=%body.2, metadata={...}
 # relu.3 = f32[4,16]{1,0} call(dot.1), to_apply=relu.1
-_CALL_LINE = re.compile(
-    rb'[ \t]*+(?:ROOT[ \t]++)?+%?[^\s%=(){}\[\],"]++ = [^\s"()]++ '
-    rb'(call)\([^(){}"/\[\n]*+\), to_apply=%?([^\s%=(){}\[\],"]++)'
+_NAME = rb'%?([^\s%=(){}\[\],"]++)'
+_FLAT = rb'[^{}"\n]++|"[^"\\\n]*+"'
+_USUAL = re.compile(
+    USUAL + rb", (?:condition=" + _NAME + rb", body=" + _NAME + rb"|to_apply=" + _NAME + rb")"
+    rb"(?:" + METADATA + rb")?+"
+    rb"(?:, backend_config=(\{(?:" + _FLAT + rb"|\{(?:" + _FLAT + rb")*+\})*+\}))?+(?=\n(?!\s*+,))"
 )
 # calls=%fused_computation.7   called_computations={%a, %b}
 _NAMES = re.compile(rb"\{?\s*%?[^\s,{}()]+(?:\s*,\s*%[^\s,{}()]+)*")
 _BEGINNING = 12
-_NAME = re.compile(rb"[^\s,{}%]+")
+_ONE_NAME = re.compile(rb"[^\s,{}%]+")
+
+
+class CallText(NamedTuple):
+    """One instruction that calls computations, as it names them.
+
+    The names stand in the order in which the computations run, or in which a branch numbers them.
+    `trips` is for a while loop, None where its count is not known.
+    """
+
+    start: int
+    opcode: bytes
+    caller: int
+    names: Sequence[bytes]
+    trips: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One instruction that calls computations, by their places in the module.
-
-    The callees stand in the order in which they run, or in which a branch numbers them. `trips`
-    is for a while loop, None where its count is not known.
-    """
+    """A call, with its callees by their places in the module instead of their names."""
 
     start: int
     opcode: bytes
@@ -44,55 +59,65 @@ class Call:
 
 
 def call_at(
-    module: Module, site: int, opcode: bytes, caller: int, low: int
-) -> tuple[Call | None, int]:
-    """The call whose *opcode* stands at *site*, and where to go on, as `instruction_at` says.
+    text: Text, site: int, opcode: bytes, caller: int, low: int, high: int
+) -> tuple[CallText | None, int]:
+    """The call whose *opcode* stands at *site* in text[low:high], and where to go on.
 
-    None where the site stands inside another instruction or a comment. Raises InvalidProgram
-    where it names an undefined computation.
+    None where the site stands inside another instruction or a comment. *low* and where to go on
+    are those of `instruction_at`.
     """
-    text, high = module.text, module.ends[caller]
-    if opcode == b"call":
-        # The one common caller, mostly of computations without collectives: keep it cheap.
-        line = text.rfind(b"\n", low, site) + 1 or low
-        match = _CALL_LINE.match(text, line, high)
-        if match and match.start(1) == site:
-            _, end = attributes(text, match.end(), high)
-            return Call(match.start(), opcode, caller, _places(module, line, [match[2]])), end
+    line = text.rfind(b"\n", low, site) + 1 or low
+    match = _USUAL.match(text, line, high)
+    if match is not None and match.start(3) == site:
+        condition, body, callee, _, config = match.groups()[4:]
+        if (opcode == b"while") == (callee is None):
+            names = (callee,) if callee else (condition, body)
+            return CallText(match.start(1), opcode, caller, names, _trips(config)), match.end()
     found, after = instruction_at(text, site, low, high)
     if found is None or found.site != site:
         return None, after
-    return read_call(module, found, caller), after
+    return _read_call(found, caller), after
 
 
-def read_call(module: Module, instruction: Instruction, caller: int) -> Call:
-    """*instruction* as a call. Raises InvalidProgram where it names an undefined computation."""
+def _read_call(instruction: Instruction, caller: int) -> CallText:
     names = callees(instruction)
     keys = [key for key in instruction.attributes if key in _IN_ORDER]
     if len(keys) == len(names):
         names = [name for _, name in sorted(zip(map(_IN_ORDER.index, keys), names, strict=True))]
-    trips = _TRIPS.search(instruction.attributes.get(b"backend_config", b""))
-    return Call(
-        start=instruction.start,
-        opcode=instruction.opcode,
-        caller=caller,
-        callees=_places(module, instruction.start, names),
-        trips=int(trips[1]) if trips else None,
-    )
+    trips = _trips(instruction.attributes.get(b"backend_config"))
+    return CallText(instruction.start, instruction.opcode, caller, names, trips)
 
 
-def _places(module: Module, position: int, names: list[bytes]) -> tuple[int, ...]:
-    places = []
-    for name in names:
-        if name not in module.by_name:
-            raise malformed(module.text, position, f"computation {shown(name)!r} is not defined")
-        places.append(module.by_name[name])
-    return tuple(places)
+def _trips(config: bytes | None) -> int | None:
+    trips = _TRIPS.search(config) if config else None
+    return int(trips[1]) if trips else None
 
 
-def holding_calls(
-    module: Module, direct: Iterable[int], calls: list[Call], called: Sequence[int]
-) -> list[Call]:
+def resolve(module: Module, calls: Iterable[CallText]) -> list[Call]:
+    """*calls* with the places of their callees.
+
+    Raises InvalidProgram where one names an undefined computation.
+    """
+    return [
+        Call(
+            start=call.start,
+            opcode=call.opcode,
+            caller=call.caller,
+            callees=tuple([_place(module, call.start, name) for name in call.names]),
+            trips=call.trips,
+        )
+        for call in calls
+    ]
+
+
+def _place(module: Module, position: int, name: bytes) -> int:
+    place = module.names.place(name)
+    if place is None:
+        raise malformed(module.text, position, f"computation {shown(name)!r} is not defined")
+    return place
+
+
+def holding_calls(module: Module, direct: Iterable[int], calls: list[Call]) -> list[Call]:
     """The calls through which some collective is reached, found and given ones alike.
 
     *direct* are the places of computations with collectives of their own. Raises InvalidProgram
@@ -118,7 +143,7 @@ def holding_calls(
             for place in holders
             if not by_callee[place] and place != module.entry
         }
-        found = [call for call in _search(module, orphans, called) if call.start not in kept]
+        found = [call for call in _search(module, orphans) if call.start not in kept]
         if not found:
             return sorted(kept.values(), key=lambda call: call.start)
         for call in found:
@@ -128,11 +153,11 @@ def holding_calls(
     raise malformed(module.text, 0, f"fused computations nest deeper than {_MAX_NESTING}")
 
 
-def _search(module: Module, names: set[bytes], called: Sequence[int]) -> list[Call]:
-    found: dict[int, Call] = {}
+def _search(module: Module, names: set[bytes]) -> list[Call]:
+    found: dict[int, CallText] = {}
     text, low = module.text, 0
     beginnings = frozenset(name[:_BEGINNING] for name in names)
-    for position in called if names else ():
+    for position in behind(text, CALLS) if names else ():
         # Thousands of fusions, few names: most differ in their first letters already.
         word = text[position : position + 1 + _BEGINNING]
         if (
@@ -142,7 +167,7 @@ def _search(module: Module, names: set[bytes], called: Sequence[int]) -> list[Ca
         ):
             continue
         match = _NAMES.match(text, position)
-        if match is None or names.isdisjoint(_NAME.findall(match[0])):
+        if match is None or names.isdisjoint(_ONE_NAME.findall(match[0])):
             continue
         caller = module.place_of(position)
         if caller is None:
@@ -150,8 +175,8 @@ def _search(module: Module, names: set[bytes], called: Sequence[int]) -> list[Ca
         low = max(low, module.starts[caller])
         around, low = instruction_at(text, position, low, module.ends[caller])
         if around is not None:
-            found[around.start] = read_call(module, around, caller)
-    return list(found.values())
+            found[around.start] = _read_call(around, caller)
+    return resolve(module, found.values())
 
 
 def refuse_unknown(module: Module, position: int, low: int) -> int:

@@ -9,7 +9,7 @@ import msgspec
 
 from rankmuster.errors import InvalidProgram
 from rankmuster.formats.hlo.groups import GroupList, parse_groups, parse_pairs
-from rankmuster.formats.hlo.instruction import instruction_at
+from rankmuster.formats.hlo.instruction import METADATA, USUAL, instruction_at
 from rankmuster.formats.hlo.modes import HAS_FLAG, Mode, Pairs, mode_of
 from rankmuster.formats.hlo.scanner import Text, attributes, malformed, shown
 from rankmuster.formats.hlo.shapes import Shape, parse_shape
@@ -30,17 +30,11 @@ KINDS = {
 _FRONTEND_PAIRS = re.compile(
     rb'_xla_send_recv_source_target_pairs=\s*"?\s*(\{(?:[\d\s,-]|\{[\d\s,-]*+\})*+\})'
 )
-# The line as XLA prints it, up to and with its channel; tuples of tuples at most.
-_USUAL = re.compile(
-    rb'[ \t]*+(?:ROOT[ \t]++)?+%?([^\s%=(){}\[\],"/]++) = '
-    rb'(\((?:[^()"\n]++|\((?:[^()"\n]++|\([^()"\n]*+\))*+\))*+\)'  # ((f32[2]{0:T(8)}), u32[])
-    rb'|[^\s"(]++(?:\([^()\s"]*+\)[^\s"(]*+)*+) '  # f32[8,4]{1,0:T(8,128)(2,1)}
-    rb'([a-z-]++)\(([^(){}"/\[\n]*+)\)(?:, channel_id=(\d{1,18}+))?+'
-)
+_USUAL = re.compile(USUAL + rb"(?:, channel_id=(\d{1,18}+))?+")
 _LONGEST_LINE = 1 << 18  # twenty thousand ids written out; a longer line is walked
 _TO_APPLY = b", to_apply="
 _METADATA_STARTS = b", metadata={"
-_METADATA = re.compile(rb', metadata=(\{(?:[^{}"\n]++|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+")*+\})')
+_METADATA = re.compile(METADATA)
 _CHANNEL = re.compile(rb"-?\d{1,18}")
 
 

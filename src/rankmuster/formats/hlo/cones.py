@@ -61,7 +61,7 @@ class Cones:
     def computation(self, name: bytes, depth: int = 0) -> bytes:
         """A digest of the whole computation *name*, without names."""
         if name not in self._computations:
-            place = self._module.by_name.get(name)
+            place = self._module.names.place(name)
             if place is None or depth > _DEEPEST_CALL:
                 return b"?"
             graph = read_graph(self._module.text, self._module.computation(place))

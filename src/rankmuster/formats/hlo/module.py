@@ -12,10 +12,9 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import repeat
 
 from rankmuster.errors import InvalidProgram
+from rankmuster.formats.hlo.names import HEADER, Names
 from rankmuster.formats.hlo.scanner import (
     Text,
     attributes,
@@ -24,11 +23,9 @@ from rankmuster.formats.hlo.scanner import (
     shown,
     skip_space,
 )
+from rankmuster.formats.hlo.sites import Lines
 
-_NAME = rb'%?([^\s%=(){}\[\],"]++)'
-_MODULE = re.compile(rb"HloModule\s++" + _NAME)
-# ENTRY %main.0_spmd (param.1: f32[4,8]) -> f32[4,8] {        or just:  add {
-_HEADER = re.compile(rb"(ENTRY\s++)?+" + _NAME + rb"\s*+")
+_MODULE = re.compile(rb'HloModule\s++%?([^\s%=(){}\[\],"]++)')
 _ARROW = re.compile(rb"\s*+->\s*+")
 _RESULT = re.compile(rb"[^\s({]++(?:\{[^{}]*+\})?+")
 _TABLE = re.compile(
@@ -37,8 +34,8 @@ _TABLE = re.compile(
 )
 _TABLE_NAMES = (b"FileNames", b"FunctionNames", b"FileLocations", b"StackFrames")
 _ENTRY = re.compile(rb"ENTRY\s")
-_NOT_IN_NAMES = re.compile(rb'[\s=(){}\[\],"]')
 _NO_HEADER = frozenset(b"}H/")
+_MAIN = b'"main"'
 _COUNT = re.compile(rb"\d{1,18}")
 _SMALL = 1 << 17  # up to here walking every bracket costs a millisecond or two
 
@@ -50,7 +47,6 @@ class Computation:
     name: bytes
     start: int
     end: int
-    thread: bytes = b'"main"'
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,7 @@ class Module:
 
     A computation's place is its number in text order. `headers`, `starts` and `ends` hold where
     each header begins and where its body starts and ends; a program has thousands of computations
-    and few matter, so the rest of each is read when asked for.
+    and few matter, so the rest of each is read when asked for. `entry` is the place of ENTRY.
     """
 
     text: Text
@@ -69,56 +65,9 @@ class Module:
     starts: Sequence[int]
     ends: Sequence[int]
     tables: tuple[tuple[int, int], ...]
+    names: Names
+    entry: int
     _known: dict[int, Computation] = field(default_factory=dict)
-
-    @cached_property
-    def by_name(self) -> dict[bytes, int]:
-        """The place of each computation by its name."""
-        return dict(zip(self._names, range(len(self.headers)), strict=True))
-
-    @cached_property
-    def _names(self) -> list[bytes]:
-        text = self.text
-        words = [text[start : start + 96].partition(b" ")[0] for start in self.headers]
-        # "%name (" or "name {" nearly always; what has another character in it is matched.
-        plain = _NOT_IN_NAMES.search(b"".join(words)) is None
-        return [
-            word.lstrip(b"%") if plain and word != b"ENTRY" else self._name(place)
-            for place, word in enumerate(words)
-        ]
-
-    def _name(self, place: int) -> bytes:
-        match = _HEADER.match(self.text, self.headers[place])
-        if match is None:
-            raise malformed(self.text, self.headers[place], "a computation has no name")
-        return match[2]
-
-    @cached_property
-    def entry(self) -> int:
-        """The place of the ENTRY computation; where none is marked, XLA takes the last.
-
-        XLA never prints such text, so under a header as XLA prints it the end is missing.
-        """
-        text = self.text
-        entries = [
-            place
-            for place, start in enumerate(self.headers)
-            if text[start] == ord("E") and _ENTRY.match(text, start)
-        ]
-        if len(entries) > 1:
-            raise malformed(
-                text, self.headers[entries[1]], "a second ENTRY computation stands here"
-            )
-        if entries:
-            return entries[0]
-        if not self.headers or b"entry_computation_layout" in self.attributes:
-            raise malformed(
-                text,
-                len(text),
-                "the module is cut off: no ENTRY computation",
-                fix="dump it again, whole",
-            )
-        return len(self.headers) - 1
 
     @property
     def is_scheduled(self) -> bool:
@@ -128,15 +77,18 @@ class Module:
     def computation(self, place: int) -> Computation:
         """The computation at *place*."""
         if place not in self._known:
-            close = self.ends[place] + 1
-            rest, _ = attributes(self.text, close, min(close + 4096, len(self.text)))
             self._known[place] = Computation(
-                name=self._names[place],
-                start=self.starts[place],
-                end=self.ends[place],
-                thread=rest.get(b"execution_thread", b'"main"'),
+                name=self.names.of(place), start=self.starts[place], end=self.ends[place]
             )
         return self._known[place]
+
+    def thread(self, place: int) -> bytes:
+        """The execution thread of the computation at *place*, with its quotes."""
+        close = self.ends[place] + 1
+        if self.text[close : close + 1] == b"\n":
+            return _MAIN
+        rest, _ = attributes(self.text, close, min(close + 4096, len(self.text)))
+        return rest.get(b"execution_thread", _MAIN)
 
     def place_of(self, position: int) -> int | None:
         """Which computation's body holds *position*."""
@@ -153,15 +105,15 @@ class Module:
         return int(value)
 
 
-_Frame = tuple[list[int], list[int], list[int], list[tuple[int, int]]]
+# Headers, their first bytes, where bodies start and end, tables.
+_Frame = tuple[Sequence[int], bytes, Sequence[int], Sequence[int], list[tuple[int, int]]]
 
 
-def parse_module(text: Text, lines: list[int], opens: list[int]) -> Module:
-    """Find the frame of the one module in *text*.
+def parse_module(text: Text, lines: Lines, *, arrays: bool = False) -> Module:
+    """Find the frame of the one module in *text*, whose lines of column zero are *lines*.
 
-    *lines* are the lines that begin with neither blank nor digit, *opens* the line ends behind
-    "{". Raises InvalidProgram for text that is no module, is cut off, holds several modules or
-    has no ENTRY computation.
+    With *arrays*, names are looked up by numpy. Raises InvalidProgram for text that is no module,
+    is cut off, holds several modules or has no ENTRY computation.
     """
     start = skip_space(text, 0, len(text))
     match = _MODULE.match(text, start)
@@ -170,53 +122,64 @@ def parse_module(text: Text, lines: list[int], opens: list[int]) -> Module:
     header, position = attributes(text, match.end(), len(text))
     frame = None
     if len(text) >= _SMALL:
-        frame = _by_columns(text, position, lines, opens)
-    headers, starts, ends, tables = frame or _by_brackets(text, position)
-    name = match[1].decode("utf-8", "replace")
-    module = Module(text, name, header, headers, starts, ends, tuple(tables))
-    _check_frame(module)
-    return module
+        frame = _by_columns(text, position, lines)
+    headers, firsts, starts, ends, tables = frame or _by_brackets(text, position)
+    return Module(
+        text=text,
+        name=match[1].decode("utf-8", "replace"),
+        attributes=header,
+        headers=headers,
+        starts=starts,
+        ends=ends,
+        tables=tuple(tables),
+        entry=_entry(text, headers, firsts, header),
+        names=Names(text, headers, arrays=arrays),
+    )
 
 
-def _check_frame(module: Module) -> None:
-    assert module.entry >= 0  # raises where there is none
-    if len(module.by_name) != len(module.headers):
-        seen: set[bytes] = set()
-        for place in range(len(module.headers)):
-            name = module.computation(place).name
-            if name in seen:
-                raise malformed(
-                    module.text,
-                    module.headers[place],
-                    f"computation {shown(name)!r} is defined twice",
-                )
-            seen.add(name)
+def _entry(text: Text, headers: Sequence[int], firsts: bytes, header: dict[bytes, bytes]) -> int:
+    """The place of the ENTRY computation; where none is marked, XLA takes the last.
+
+    XLA never prints such text, so under a header as XLA prints it the end is missing.
+    """
+    maybe = [match.start() for match in re.finditer(b"E", firsts)]
+    entries = [place for place in maybe if _ENTRY.match(text, headers[place])]
+    if len(entries) > 1:
+        raise malformed(text, headers[entries[1]], "a second ENTRY computation stands here")
+    if entries:
+        return entries[0]
+    if not headers or b"entry_computation_layout" in header:
+        raise malformed(
+            text,
+            len(text),
+            "the module is cut off: no ENTRY computation",
+            fix="dump it again, whole",
+        )
+    return len(headers) - 1
 
 
-def _by_columns(text: Text, position: int, lines: list[int], opens: list[int]) -> _Frame | None:
+def _by_columns(text: Text, position: int, lines: Lines) -> _Frame | None:
     """The frame of text as XLA prints it; None where the first column does not tell it all."""
-    lines = lines[bisect_left(lines, position) :]
-    opens = opens[bisect_left(opens, position) :]
-    firsts = bytes(map(text.__getitem__, lines))
+    skip = bisect_left(lines.starts, position)
+    starts, ends = lines.starts[skip:], lines.ends[skip:]
+    firsts, lasts = bytearray(lines.firsts[skip:]), bytearray(lines.lasts[skip:])
     tables = []
-    if b"F" in firsts or b"S" in firsts:
-        maybe = [n for n, first in enumerate(firsts) if first in b"FS"]
-        places = [n for n in maybe if text[lines[n] : lines[n] + 16].startswith(_TABLE_NAMES)]
-        for n in reversed(places):
-            table = _TABLE.match(text, lines[n])
-            tables.append(table.span() if table else (lines[n], lines[n]))
-            del lines[n]
-        firsts = bytes(map(text.__getitem__, lines))
+    maybe = [match.start() for match in re.finditer(b"[FS]", firsts)]
+    for n in reversed(maybe):
+        if text[starts[n] : starts[n] + 16].startswith(_TABLE_NAMES):
+            table = _TABLE.match(text, starts[n])
+            tables.append(table.span() if table else (starts[n], starts[n]))
+            del starts[n], ends[n], firsts[n], lasts[n]
     # Headers and closing braces take turns, and each header's line ends in "{". No line inside a
     # body does: an indented computation would hide there.
-    headers, ends = lines[::2], lines[1::2]
-    if not headers or firsts[1::2] != b"}" * len(ends) or not _NO_HEADER.isdisjoint(firsts[::2]):
+    count = len(starts[1::2])
+    if not starts or firsts[1::2] != b"}" * count or not _NO_HEADER.isdisjoint(firsts[::2]):
         return None
-    if list(map(text.find, repeat(b"\n"), headers)) != opens:
+    if lines.opening != len(starts[::2]) or lasts[::2] != b"{" * lines.opening:
         return None
-    if len(headers) != len(ends):
-        raise _cut_off(text, text[headers[-1] : headers[-1] + 80].split(b"(")[0].strip())
-    return headers, opens, ends, tables
+    if count != lines.opening:
+        raise _cut_off(text, text[starts[-1] : starts[-1] + 80].split(b"(")[0].strip())
+    return starts[::2], bytes(firsts[::2]), ends[::2], starts[1::2], tables
 
 
 def _by_brackets(text: Text, position: int) -> _Frame:
@@ -237,12 +200,12 @@ def _by_brackets(text: Text, position: int) -> _Frame:
         starts.append(start)
         ends.append(close - 1)
         _, position = attributes(text, close, end)
-    return headers, starts, ends, tables
+    return headers, bytes([text[start] for start in headers]), starts, ends, tables
 
 
 def _computation(text: Text, position: int, end: int) -> tuple[int, int]:
     """Where the body of the computation at *position* starts, and the end of its last brace."""
-    match = _HEADER.match(text, position, end)
+    match = HEADER.match(text, position, end)
     if match is None:
         found = shown(text[position : position + 40])
         raise malformed(text, position, f"a computation is expected, not {found!r}")

@@ -88,7 +88,7 @@ class OpBuilder:
             root=settled.root,
             dimension=data.dimension,
             name=collective.label,
-            source=self._sources.of(collective.metadata) if collective.metadata else "",
+            source=self._sources.of(collective.metadata),
         )
 
     def same_everywhere(self) -> set[int]:
@@ -155,7 +155,7 @@ class OpBuilder:
     def _reduce(self, collective: Collective) -> str:
         name, thread = self._reducers.name_of(collective.to_apply)
         if collective.place not in self._threads:
-            self._threads[collective.place] = self.module.computation(collective.place).thread
+            self._threads[collective.place] = self.module.thread(collective.place)
         mine = self._threads[collective.place]
         if thread != mine:
             self._note(

@@ -112,7 +112,7 @@ class Predicates:
         for name in callees(graph.instruction(place)):
             if opcode == b"while" and attributes.get(b"body", b"").lstrip(b"%") != name:
                 continue
-            callee = self._module.by_name.get(name)
+            callee = self._module.names.place(name)
             if callee is not None:
                 found.append((callee, self._graphs.of(callee).root, path))
         if opcode != b"while":

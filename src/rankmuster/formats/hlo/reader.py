@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain
 
 from rankmuster.formats.hlo.calls import (
     Call,
+    CallText,
     call_at,
     callees_first,
     holding_calls,
     refuse_unknown,
+    resolve,
 )
 from rankmuster.formats.hlo.collective import Collective, CollectiveReader
 from rankmuster.formats.hlo.cones import Cones
@@ -23,7 +27,7 @@ from rankmuster.formats.hlo.order import issue_order
 from rankmuster.formats.hlo.pairs_of_sends import Done, check_consumers, check_done, check_schedule
 from rankmuster.formats.hlo.predicates import Predicates
 from rankmuster.formats.hlo.scanner import Text, malformed
-from rankmuster.formats.hlo.sites import CALLERS, DONES, scan
+from rankmuster.formats.hlo.sites import CALLERS, DONES, OF_COLLECTIVES, behind, scan, worth_arrays
 from rankmuster.program import POINT_TO_POINT, Branch, Loop, Node, Program
 
 MAX_PLACES = 1 << 22  # ops after calls are written out
@@ -45,8 +49,8 @@ class Reader:
         self._text = text
         self._stated = replicas, partitions, world
         found = scan(text)
-        self._found = found
-        self._module = parse_module(text, found.lines, found.opens)
+        self._sites = found.sites
+        self._module = parse_module(text, found.lines, arrays=worth_arrays(text))
         self._graphs = Graphs(self._module)
         self._notes = Notes()
         self._collectives: dict[int, list[Collective]] = defaultdict(list)
@@ -59,9 +63,7 @@ class Reader:
         self._refuse_unknown()
         forms = dict.fromkeys(c.form for found in self._collectives.values() for c in found)
         known = known_counts(self._module, forms, *self._stated)
-        self._calls = holding_calls(
-            self._module, self._collectives, self._calls, self._found.called
-        )
+        self._calls = holding_calls(self._module, self._collectives, self._calls)
         reached = callees_first(self._module, self._calls)
         orders = self._orders(reached)
         build = OpBuilder(self._module, known, self._notes)
@@ -86,31 +88,35 @@ class Reader:
         )
 
     def _read_sites(self) -> None:
-        starts, ends = self._module.starts, self._module.ends
-        reader = CollectiveReader(self._text)
-        behind, place = 0, 0
-        for position, opcode in self._found.sites:
-            while place + 1 < len(ends) and ends[place] <= position:
-                place += 1
-            low, high = max(starts[place], behind), ends[place]
+        text, starts, ends = self._text, self._module.starts, self._module.ends
+        reader = CollectiveReader(text)
+        calls: list[CallText] = []
+        place, low, high = -1, 0, 0
+        for position, opcode in self._sites:
+            if position >= high:
+                place = bisect_right(starts, position) - 1
+                low, high = (starts[place], ends[place]) if place >= 0 else (0, 0)
             if not low <= position < high:
-                continue  # inside another instruction, or in the header
+                continue  # inside another instruction, or in a header
             if opcode in DONES:
                 self._dones.append(Done(place, position, opcode))
             elif opcode in CALLERS:
-                call, behind = call_at(self._module, position, opcode, place, low)
+                call, low = call_at(text, position, opcode, place, low, high)
                 if call is not None:
-                    self._calls.append(call)
+                    calls.append(call)
             else:
-                collective, behind = reader.read(position, place, low, high)
+                collective, low = reader.read(position, place, low, high)
                 if collective is not None:
                     self._collectives[place].append(collective)
+        names = [c.to_apply for found in self._collectives.values() for c in found]
+        self._module.names.learn(chain(names, *(call.names for call in calls)))
+        self._calls = resolve(self._module, calls)
 
     def _refuse_unknown(self) -> None:
         """An attribute that only collectives have stands on no opcode known here: say so."""
         collectives = [c for found in self._collectives.values() for c in found]
         at = low = 0
-        for position in self._found.grouped:
+        for position in behind(self._text, OF_COLLECTIVES):
             while at < len(collectives) and collectives[at].end < position:
                 at += 1
             covered = at < len(collectives) and collectives[at].start < position

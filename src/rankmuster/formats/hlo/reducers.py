@@ -6,6 +6,7 @@ import re
 
 from rankmuster.errors import InvalidProgram
 from rankmuster.formats.hlo.graph import Graph, read_graph
+from rankmuster.formats.hlo.instruction import METADATA
 from rankmuster.formats.hlo.module import Module
 from rankmuster.formats.hlo.scanner import shown
 
@@ -19,6 +20,16 @@ _STANDARD = {
     b"or": "or",
     b"xor": "xor",
 }
+#   %x.1 = f32[] parameter(0)
+#   %y.1 = f32[] parameter(1)
+#   ROOT %add.3 = f32[] add(%x.1, %y.1), metadata={op_name="add"}
+_LEFT = rb'\s*+%?([^\s%=(){}\[\],"/]++) = [a-z][a-z0-9]*+\[\](?:\{\})?+ '
+_USUAL = re.compile(
+    2 * (_LEFT + rb"parameter\(([01])\)(?:" + METADATA.replace(b"=(", b"=(?:") + rb")?+\n")
+    + rb"\s*+ROOT\s++" + _LEFT.replace(b"(", b"(?:", 1)
+    + rb'([a-z]++)\(%?([^\s%=(){}\[\],"/]++), %?([^\s%=(){}\[\],"/]++)\)'
+    rb"(?:" + METADATA.replace(b"=(", b"=(?:") + rb")?+\s*+\Z"
+)
 _LAYOUT = re.compile(rb"\{[^{}]*\}|/\*[^*]*\*/|\s+")
 _KEPT = (b"direction", b"index", b"dimensions", b"custom_call_target", b"slice", b"exponent_bits")
 
@@ -36,15 +47,20 @@ class Reducers:
         Raises InvalidProgram, without a position, where *computation* is b"" or not defined.
         """
         if computation not in self._known:
-            place = self._module.by_name.get(computation)
+            place = self._module.names.place(computation)
             if place is None:
                 what = f"computation {shown(computation)!r} is not defined"
                 raise InvalidProgram(what if computation else "to_apply= is missing")
-            thread = self._module.computation(place).thread
-            self._known[computation] = self._read(place), thread
+            self._known[computation] = self._read(place), self._module.thread(place)
         return self._known[computation]
 
     def _read(self, place: int) -> str:
+        module = self._module
+        usual = _USUAL.match(module.text, module.starts[place], module.ends[place])
+        if usual is not None:
+            one, i, two, j, opcode, left, right = usual.groups()
+            if opcode in _STANDARD and i != j and {one, two} == {left, right}:
+                return _STANDARD[opcode]
         graph = read_graph(self._module.text, self._module.computation(place))
         standard = _STANDARD.get(graph.opcodes[graph.root])
         operands = graph.needs[graph.root][: graph.operands[graph.root]]

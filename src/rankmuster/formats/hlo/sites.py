@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 import sys
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rankmuster.formats.hlo.scanner import Text
 
@@ -25,7 +25,7 @@ COLLECTIVES = (
 POINT_TO_POINT = (b"send", b"recv")
 CALLERS = (b"while", b"conditional", b"call", b"async-start")
 STARTS = tuple(name + b"-start" for name in COLLECTIVES)
-DONES = tuple(name + b"-done" for name in (*COLLECTIVES, *POINT_TO_POINT))
+DONES = frozenset(name + b"-done" for name in (*COLLECTIVES, *POINT_TO_POINT))
 OPCODES = frozenset((*COLLECTIVES, *STARTS, *POINT_TO_POINT, *DONES, *CALLERS))
 
 # Each opcode of OPCODES ends in one of these; what a needle finds is then read backwards.
@@ -36,63 +36,92 @@ _NEEDLES = (
     *(name + b"(" for name in (*POINT_TO_POINT, *CALLERS[:3])),
 )
 # Attributes that only collectives have: one on any other opcode is a collective newer than this.
-_OF_COLLECTIVES = (b"replica_groups=", b"source_target_pairs=")
+OF_COLLECTIVES = (b"replica_groups=", b"source_target_pairs=")
 # Fusions and custom calls are too many to be sites; they are looked at where a computation with
 # collectives has no other caller.
-_CALLS = (b" calls=", b"to_apply=", b"computations=")
-_BEFORE = b" \t\r\n=]})"  # what an opcode may follow
+CALLS = (b" calls=", b"to_apply=", b"computations=")
 _GLUED = re.compile(rb"[=\]})]([a-z][a-z-]*+)$")
 _LONGEST = max(map(len, OPCODES)) + 2
-_COLUMN_ZERO = re.compile(rb"\n[^\s\d]")
+_COLUMN_ZERO = re.compile(rb"\n([^\x00- \d])")
 _LINE_OPENS = re.compile(rb"\{\n")
 
 _WORTH_ARRAYS = 1 << 17
 _WORTH_IMPORTING = 1 << 23  # numpy costs as much to import as this many bytes to search
-_MARGIN = 8
-_CHUNK = 1 << 20  # large against the cost of a call, small against memory
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The lines that begin with neither blank nor digit: where each starts, and its line break.
+
+    `firsts` and `lasts` are their first and last bytes, `opening` is how many lines of the whole
+    text end in "{".
+    """
+
+    starts: array[int]
+    ends: array[int]
+    firsts: bytes
+    lasts: bytes
+    opening: int
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What one pass over the bytes finds, all ascending.
-
-    `sites` are (position, opcode); `grouped` and `called` are where attributes of collectives and
-    attributes that name computations end, behind their "="; `lines` are the lines that begin with
-    neither blank nor digit; `opens` are the line ends behind a "{".
-    """
+    """What one pass over the bytes finds: (position, opcode) of each site, ascending; the lines."""
 
     sites: list[tuple[int, bytes]]
-    grouped: Sequence[int]
-    called: Sequence[int]
-    lines: list[int]
-    opens: list[int]
+    lines: Lines
 
 
 def scan(text: Text) -> Scan:
     """Find all places of *text* that matter; by arrays where it is large."""
-    enough = _WORTH_ARRAYS if "numpy" in sys.modules else _WORTH_IMPORTING
-    return scan_by_arrays(text) if len(text) >= enough else scan_by_search(text)
+    return scan_by_arrays(text) if worth_arrays(text) else scan_by_search(text)
 
 
-def find_all(text: Text, needle: bytes, start: int = 0, end: int | None = None) -> Iterator[int]:
-    """Every position of *needle* in text[start:end]."""
-    end = len(text) if end is None else end
-    position = text.find(needle, start, end)
+def behind(text: Text, needles: Sequence[bytes]) -> list[int]:
+    """Where each of *needles* ends in *text*, ascending."""
+    if not worth_arrays(text):
+        return sorted(p + len(n) for n in needles for p in find_all(text, n))
+    from rankmuster.formats.hlo import arrays
+
+    return arrays.behind(text, needles)
+
+
+def worth_arrays(text: Text) -> bool:
+    """Whether *text* is so large that numpy saves time."""
+    return len(text) >= (_WORTH_ARRAYS if "numpy" in sys.modules else _WORTH_IMPORTING)
+
+
+def find_all(text: Text, needle: bytes) -> Iterator[int]:
+    """Every position of *needle* in *text*."""
+    position = text.find(needle)
     while position >= 0:
         yield position
-        position = text.find(needle, position + 1, end)
+        position = text.find(needle, position + 1)
 
 
 def scan_by_search(text: Text) -> Scan:
     """`scan` by searching once for each needle."""
     brackets = {p + len(n) - 1 for n in _NEEDLES for p in find_all(text, n)}
-    return Scan(
-        sites=_opcodes(text, sorted(brackets)),
-        grouped=sorted(p + len(n) for n in _OF_COLLECTIVES for p in find_all(text, n)),
-        called=sorted(p + len(n) for n in _CALLS for p in find_all(text, n)),
-        lines=[match.start() + 1 for match in _COLUMN_ZERO.finditer(text)],
-        opens=[match.start() + 1 for match in _LINE_OPENS.finditer(text)],
+    starts = array("q", [match.start(1) for match in _COLUMN_ZERO.finditer(text)])
+    ends = array("q", [text.find(b"\n", start) for start in starts])
+    if ends and ends[-1] < 0:
+        ends[-1] = len(text)
+    lines = Lines(
+        starts=starts,
+        ends=ends,
+        firsts=bytes([text[start] for start in starts]),
+        lasts=bytes([text[end - 1] for end in ends]),
+        opening=sum(1 for _ in _LINE_OPENS.finditer(text)),
     )
+    return Scan(_opcodes(text, sorted(brackets)), lines)
+
+
+def scan_by_arrays(text: Text) -> Scan:
+    """`scan` with numpy, in memory that does not grow with *text*."""
+    from rankmuster.formats.hlo import arrays
+
+    brackets, lines = arrays.scan(text, OPCODES)
+    return Scan(_opcodes(text, brackets), lines)
 
 
 def _opcodes(text: Text, brackets: Iterable[int]) -> list[tuple[int, bytes]]:
@@ -106,77 +135,3 @@ def _opcodes(text: Text, brackets: Iterable[int]) -> list[tuple[int, bytes]]:
         if opcode in OPCODES:
             found.append((bracket - len(opcode), opcode))
     return found
-
-
-def scan_by_arrays(text: Text) -> Scan:
-    """`scan` with numpy: one comparison per interesting byte, then the eight bytes before it.
-
-    Memory holds one chunk and what is found, however long *text* is.
-    """
-    import numpy as np
-
-    size = len(text)
-    if size <= _MARGIN:
-        return scan_by_search(text)
-    view = np.frombuffer(text, np.uint8)
-    # The same memory read as the two, and the eight, bytes that begin at each position.
-    twos = np.ndarray((size - 1,), "<u2", buffer=text, strides=(1,))
-    words = np.ndarray((size - 7,), "<u8", buffer=text, strides=(1,))
-    ends_an_opcode = np.zeros(1 << 16, bool)
-    ends_an_opcode[[int.from_bytes(name[-2:], "little") for name in OPCODES]] = True
-    opcodes = _words([bytes((b,)) + name for name in OPCODES for b in _BEFORE])
-    of_collectives = _words([name[:-1] for name in _OF_COLLECTIVES])
-    calls = _words([name[:-1] for name in _CALLS])
-
-    def known(word: Any, wanted: list[tuple[int, list[int]]]) -> Any:
-        hits = np.zeros(len(word), bool)
-        for mask, values in wanted:
-            table = np.array([*values, (1 << 64) - 1], "<u8")
-            masked = word & np.uint64(mask)
-            hits |= table[np.searchsorted(table, masked)] == masked
-        return hits
-
-    found: dict[str, list[Any]] = {name: [] for name in ("(", "grouped", "called", "0", "{")}
-    equal = np.empty(_CHUNK, bool)
-
-    def positions(chunk: Any, byte: str) -> Any:
-        """Where *byte* stands in *chunk*; the mask is reused, for fresh memory costs more."""
-        return np.flatnonzero(np.equal(chunk, ord(byte), out=equal[: len(chunk)]))
-
-    # No line, call or opcode begins before the end of the word HloModule.
-    for low in range(_MARGIN, size, _CHUNK):
-        chunk, before = view[low : low + _CHUNK], words[low - 8 :]
-        at = positions(chunk, "\n")
-        found["{"].append(at[view[low - 1 :][at] == ord("{")] + low)
-        at = at[: -1 if low + _CHUNK >= size and at.size and at[-1] + low == size - 1 else None]
-        first = view[low + 1 :][at]
-        at, first = at[first > ord(" ")], first[first > ord(" ")]
-        found["0"].append(at[(first < ord("0")) | (first > ord("9"))] + low + 1)
-        at = positions(chunk, "(")
-        at = at[ends_an_opcode[twos[low - 2 :][at]]]
-        found["("].append(at[known(before[at], opcodes)] + low)
-        at = positions(chunk, "=")
-        last = view[low - 1 :][at]
-        at = at[(last == ord("s")) | (last == ord("y"))]  # ..._groups=, calls=, to_apply=
-        word = before[at]
-        found["grouped"].append(at[known(word, of_collectives)] + low + 1)
-        found["called"].append(at[known(word, calls)] + low + 1)
-    lists: dict[str, list[int]] = {k: np.concatenate(v).tolist() for k, v in found.items()}
-    return Scan(
-        sites=_opcodes(text, lists["("]),
-        grouped=lists["grouped"],
-        called=lists["called"],
-        lines=lists["0"],
-        opens=lists["{"],
-    )
-
-
-def _words(names: Iterable[bytes]) -> list[tuple[int, list[int]]]:
-    """The last eight bytes of each name as numbers, by the mask of the bytes that it has."""
-    found: dict[int, set[int]] = {}
-    for name in names:
-        length = min(8, len(name))
-        mask = int.from_bytes(bytes(8 - length) + b"\xff" * length, "little")
-        word = int.from_bytes(name[-8:].rjust(8, b"\0"), "little")
-        found.setdefault(mask, set()).add(word)
-    return [(mask, sorted(values)) for mask, values in found.items()]

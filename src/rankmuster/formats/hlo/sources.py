@@ -30,10 +30,16 @@ class Sources:
 
     def __init__(self, module: Module) -> None:
         self._module = module
+        self._known: dict[bytes, str] = {b"": ""}
         self._frames: dict[bytes, str] = {}
 
     def of(self, metadata: bytes) -> str:
         """As "train.py:88"; the file alone where no line is known, "" for nothing known."""
+        if metadata not in self._known:
+            self._known[metadata] = self._read(metadata)
+        return self._known[metadata]
+
+    def _read(self, metadata: bytes) -> str:
         if usual := _FILE_AND_LINE.search(metadata):
             return f"{usual[1].decode('utf-8', 'replace')}:{usual[2].decode()}"
         if b"source_file=" in metadata and (file := _FILE.search(metadata)) and file[1]:
