@@ -302,3 +302,25 @@ def test_any_bytes_give_a_program_or_a_refusal(
     """A damaged file is read or refused, and nothing else."""
     with suppress(InvalidProgram):
         assert isinstance(json_program.read(change(at, byte)), Program)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=6,
+)
+
+
+@given(
+    st.sampled_from([[], ["ops", 0], ["ops", 2], ["ops", 3, "bodies", 1, 0]]),
+    st.text(max_size=2),
+    json_values,
+)
+def test_any_key_of_any_value_is_refused_with_its_place(
+    path: list[str | int], key: str, value: Any
+) -> None:
+    """A key that the format does not know, one without a letter too, is found in the text."""
+    with pytest.raises(InvalidProgram, match="is not a key of the format") as caught:
+        read(changed([*path, key], value))
+    assert caught.value.line == 1
+    assert caught.value.column
