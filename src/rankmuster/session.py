@@ -230,7 +230,6 @@ class Held:
     digest: bytes
     ledger: int
     suspect: bool
-    receives: bool
     peers: frozenset[int]
 
 
@@ -269,7 +268,6 @@ def _held(place: Place, read_program: Callable[[], Program]) -> Held:
         digest=bytes(program_digest(resolved)) if readable else b"",
         ledger=ledger(resolved, place.devices),
         suspect=is_suspect(own),
-        receives=any(resolved.communicators(device) for device in place.devices),
         peers=_peers(resolved, place),
     )
 
@@ -312,7 +310,7 @@ def _card(up: BringUp, held: Held, path: str) -> Card:
         program=held.digest,
         ledger=held.ledger.to_bytes(16, "little"),
         suspect=held.suspect,
-        address=up.listen() if held.receives and place.processes > 1 else "",
+        address=up.listen() if place.processes > 1 else "",  # the local barrier dials everybody
         wants=fold(held.peers),
         path=path,
         findings=(*place.findings, *held.problems),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from rankmuster.errors import DeadlineExceeded, InvalidProgram, PeerLost, WorldM
 from rankmuster.formats import json_program
 from rankmuster.launch.local import spawn
 from rankmuster.program import Program
+from rankmuster.switchboard import Switchboard
 
 PHASES = ("connect", "read", "census", "bootstrap", "barrier", "closing")
 
@@ -70,6 +72,16 @@ def test_a_process_may_hold_several_devices(processes, each):
     """Devices of one process meet in memory, the others over their processes' connections."""
     outcomes, _ = muster_world([step] * processes, devices_each=each)
     assert [each.verdict for each in outcomes] == ["agree"] * processes
+
+
+@pytest.mark.parametrize("groups", [[[0, 1]], [[2, 3], [0], [1]], [[0], [1], [2], [3]]])
+def test_devices_without_a_communicator_take_part(groups):
+    """A process whose devices share no group musters, waits at the barrier and hears go."""
+    op = {"kind": "barrier", "group": 0}
+    text = {"format": "rankmuster.program/1", "replica_groups": [groups], "ops": [op]}
+    idle = program(json.dumps({**text, "world_size": 4}))
+    outcomes, _ = muster_world([lambda: idle] * 4)
+    assert [(each.verdict, each.code) for each in outcomes] == [("agree", 0)] * 4
 
 
 def test_stages_of_a_pipeline_agree():
@@ -162,6 +174,23 @@ def test_a_process_that_reads_for_ever_ends_with_the_others():
     outcomes, _ = muster_world([step] * 7 + [never], deadline_s=1.0)
     assert {(each.verdict, *each.findings) for each in outcomes} == {("undecided", ("RM603", "7"))}
     assert max(each.took_s for each in outcomes) < 1.5
+
+
+def test_an_address_that_cannot_be_reached_is_named(monkeypatch):
+    """Who advertises an address where nobody answers is named with it, and nobody else is."""
+    listen = Switchboard.listen
+
+    def elsewhere(board) -> str:
+        address = listen(board)
+        return address.replace("127.0.0.1", "127.0.0.9") if board.place.process == 5 else address
+
+    monkeypatch.setattr(Switchboard, "listen", elsewhere)
+    outcomes, report = muster_world([step] * 8, deadline_s=2.0)
+    assert {(each.verdict, *each.findings) for each in outcomes} == {("agree", ("RM608", "5"))}
+    (found,) = report["findings"]
+    assert found["severity"] == "error"
+    assert "process 5 cannot be reached at 127.0.0.9:" in found["message"]
+    assert "Connection refused" in found["message"]
 
 
 def test_a_device_claimed_twice_is_named_before_the_deadline(monkeypatch):
