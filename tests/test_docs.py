@@ -14,6 +14,7 @@ import importlib
 import os
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -21,10 +22,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import pytest
 
 import rankmuster
 from rankmuster.cli.explain import as_markdown
+from rankmuster.cli.root import root
 from rankmuster.errors import MusterError
 from rankmuster.formats import json_program
 from rankmuster.formats.json_op import OP_KEYS
@@ -151,6 +154,25 @@ def test_python_with_jax(name: str, tmp_path: Path) -> None:
             subprocess.run(
                 [sys.executable, "-c", block.body], cwd=tmp_path, check=True, timeout=120
             )
+
+
+def shown_only() -> Iterator[list[str]]:
+    """What follows `rankmuster` on each line that no test types, up to a comment or a command."""
+    for path in TEXTS.values():
+        for block in blocks(path.read_text()):
+            for line in block.body.splitlines() if block.kind == "sh" else ():
+                _, found, arguments = line.partition("rankmuster ")
+                if found and not line.startswith("pip "):
+                    yield shlex.split(arguments.partition(" -- ")[0], comments=True)
+
+
+def test_shown_commands_exist() -> None:
+    """The commands and options of blocks that are only shown are there."""
+    for name, *arguments in shown_only():
+        command = root.get_command(click.Context(root), name)
+        assert command is not None, name
+        known = {option for each in command.params for option in each.opts}
+        assert {each for each in arguments if each.startswith("-")} <= known, name
 
 
 def test_demo_is_what_make_runs() -> None:
