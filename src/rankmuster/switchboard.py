@@ -170,6 +170,14 @@ class Switchboard:
             host, _ = split_address(ends.ours)
         return join_address((host.partition("%")[0], door.getsockname()[1]))
 
+    def unreached(self) -> dict[int, str]:
+        """By seat, the address where nobody answers of each process that we have something for."""
+        if not isinstance(self.endpoint, TcpEndpoint):
+            return {}
+        seats = {handle: seat for seat, handle in self._dialled.items()}
+        there = self.endpoint.unreached().items()
+        return {seats[handle]: why for handle, why in there if handle in seats}
+
     def _root_host(self) -> str:
         return split_address(self.place.root)[0]
 
@@ -345,9 +353,11 @@ class Switchboard:
             elif handle == self._root_handle:
                 self.root_lost = why
         elif (seat := self._seat_behind(handle)) is not None:
-            self._lose_seat(seat, why)
-            # The answer may still be on its way where another connection broke: a root that has
-            # said go may leave, and connections do not wait for each other.
+            self._inbound.pop(handle, None)
+            # Connections do not wait for each other: its last frames may be on the one it dialled.
+            if all(self._seat_of(who.first_device) != seat for who in self._inbound.values()):
+                self._lose_seat(seat, why)
+            # So may the answer be on the census': a root that has said go may leave.
             if handle == self._root_handle or (root is not None and handle in root.seats):
                 self.closing.lost(seat, why)
             if handle == self._root_handle and not self.closing.outcome:
