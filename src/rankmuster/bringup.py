@@ -15,12 +15,12 @@ from typing import Protocol, TypeVar
 from rankmuster.address import split_address
 from rankmuster.census import Card, margin_s
 from rankmuster.errors import MusterError
-from rankmuster.finding import Finding, finding
+from rankmuster.finding import Finding, Severity, finding
 from rankmuster.group import SubGroup
 from rankmuster.launch.base import Place
 from rankmuster.program import Program
 from rankmuster.protocol.bootstrap import bootstrap
-from rankmuster.protocol.causes import LOST, Cause
+from rankmuster.protocol.causes import LOST, UNREACHABLE, Cause
 from rankmuster.protocol.closing import ROOT, Answer, blame, closing
 from rankmuster.protocol.frames import NO_SIGNATURE, NO_UNIQUE_ID
 from rankmuster.protocol.odd import Signed
@@ -291,12 +291,15 @@ class BringUp:
     def _run_groups(self, until: float) -> Waits[None]:
         """Run what was added to its end."""
         board = self.board
-        if not (yield Wait(lambda: board.groups.done, until)):
+        if not (yield Wait(lambda: board.groups.done and not board.unreached(), until)):
             board.groups.expire(0)
         board.turn(0.0)
 
     def _first_cause(self, members_of: dict[bytes, SubGroup], phase: str) -> Cause | None:
         """The gravest reason among our groups' outcomes to say no, None if there is none."""
+        for seat, why in self.board.unreached().items():
+            message = f"process {seat} cannot be reached at {why}"
+            return Cause(message=message, code=UNREACHABLE, phase=phase, process=seat)
         no: MusterError | None = None
         cause: Cause | None = None
         for (key, _), outcome in self.board.groups.outcome.items():
@@ -343,9 +346,10 @@ class BringUp:
         if cause.process is not None:
             ranks = self.board.seating.devices_of(cause.process)
         phase = f" (in the {cause.phase} phase)" if cause.phase else ""
-        return finding(
-            cause.code or "RM602", cause.message + phase, ranks=ranks, fix=cause.fix or None
-        )
+        code = cause.code or "RM602"
+        severity = Severity.ERROR if code == UNREACHABLE else None
+        message = cause.message + phase
+        return finding(code, message, ranks=ranks, fix=cause.fix or None, severity=severity)
 
     def _check_root(self) -> None:
         """Raise `Ended` where no plan can come any more."""

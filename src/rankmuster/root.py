@@ -6,13 +6,13 @@ is the root's own process, which takes part like every other. The comparison is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from rankmuster.address import Ends, reachable
+from rankmuster.address import Ends, Reach, reach_of, reachable, split_address
 from rankmuster.census import Card, Census
 from rankmuster.checking import check
 from rankmuster.copies import ProgramCopy
@@ -20,6 +20,7 @@ from rankmuster.errors import InvalidProgram
 from rankmuster.finding import Finding, Severity, finding
 from rankmuster.formats import json_program
 from rankmuster.program import Program
+from rankmuster.ranks import fold
 from rankmuster.report import Report
 from rankmuster.seating import AddressBook, Seating, seating
 
@@ -291,10 +292,30 @@ class Root:
                     *self.census.findings(),
                     *(found for card in cards for found in card.findings),
                     *self._problems,
+                    *self._odd_addresses(),
                 )
             ),
             absent=(device for device in range(self.census.world.size) if device not in here),
         )
+
+    def _odd_addresses(self) -> Iterator[Finding]:
+        """RM608 for processes that say they listen elsewhere than where they are seen."""
+        odd: dict[str, list[tuple[str, Card]]] = {}
+        for handle, card in self.census.cards.items():
+            if card.address and (ends := self.ends.get(handle)) is not None:
+                said, seen = split_address(card.address)[0], split_address(ends.theirs)[0]
+                reach = {reach_of(said), reach_of(seen)}
+                if said != seen and reach.isdisjoint({Reach.NAME}) and reach != {Reach.LOOPBACK}:
+                    odd.setdefault(said, []).append((seen, card))
+        for said, processes in odd.items():
+            devices = [device for _, card in processes for device in card.devices]
+            hosts = sorted({seen for seen, _ in processes})
+            yield finding(
+                "RM608",
+                f"device(s) {fold(devices)} advertise {said} ({reach_of(said)}), and are seen from "
+                f"{', '.join(hosts[:3])}{' and others' if len(hosts) > 3 else ''}",
+                ranks=devices,
+            )
 
     def _plan(self, now: float, *, go_on: bool) -> None:
         report, cards = self._report, self.census.cards

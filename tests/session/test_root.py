@@ -343,6 +343,22 @@ def test_a_large_worlds_plans_take_a_few_hundred_bytes_each():
     assert max(sizes) < 1000
 
 
+def test_an_address_where_a_process_is_not_seen_is_a_warning():
+    """A bridge that every host has is advertised; the connection comes from elsewhere."""
+    root = Root(Census(WORLD, "1"), 0.0)
+    root.program = program()
+    for number in range(4):
+        root.ends[number] = Ends("10.0.0.1:20480", f"10.0.0.{number}:4000")
+        root.join(number, number, number, 1)
+        address = "172.17.0.1:5000" if number > 1 else f"10.0.0.{number}:5000"
+        root.receive(number, card(number, address=address), 0.0)
+    (found,) = root.report().findings
+    assert (found.code, found.severity, found.ranks) == ("RM608", "warning", (2, 3))
+    assert found.message == (
+        "device(s) 2,3 advertise 172.17.0.1 (bridge), and are seen from 10.0.0.2, 10.0.0.3"
+    ).replace("2,3 ad", "2-3 ad")
+
+
 @pytest.mark.parametrize(
     ("asker", "address"),
     [

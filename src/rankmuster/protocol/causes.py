@@ -19,6 +19,7 @@ SIGNED = 64
 HEAD_BYTES = 100  # of the frame and of the list, beside the causes
 LOST = "RM602"
 SILENT = "RM603"
+UNREACHABLE = "RM608"
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -127,7 +128,8 @@ def _with_odd_ones(causes: Sequence[Cause]) -> Sequence[Cause]:
 
 
 def _is_silence_of_another(cause: Cause, who: int) -> bool:
-    return cause.code == SILENT and cause.process not in (None, who)
+    # Who could not reach another was silent to it, and through no fault of its own.
+    return cause.code in {SILENT, UNREACHABLE} and cause.process not in {None, who}
 
 
 def _without_silence_of(innocent: set[int], causes: Iterable[Cause]) -> list[Cause]:

@@ -34,6 +34,7 @@ class Link:
     patient: bool = True
     since: float = 0.0
     pause_s: float = 0.0
+    trouble: str = ""  # what was wrong with the last attempt
     watched: int = 0
     _exchange: Exchange | None = None
     _turn: Turn = NOTHING

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import selectors
 import socket
 import time
@@ -140,6 +141,14 @@ class TcpEndpoint:
         """Whether every connection that we dialled has our first message on its way."""
         return all(link.has_spoken for link in self._unsettled.values())
 
+    def unreached(self) -> dict[int, str]:
+        """By handle, what is wrong with each address that we dialled and where nobody answers."""
+        return {
+            link.handle: f"{link.address}: {link.trouble or 'no answer'}"
+            for link in self._unsettled.values()
+            if not link.is_connected
+        }
+
     def settled(self) -> bool:
         """Whether every connection that we dialled is proven."""
         return not self._unsettled
@@ -216,7 +225,8 @@ class TcpEndpoint:
                 host.encode(), port, type=socket.SOCK_STREAM
             )[0]
             link.sock = _settled(socket.socket(family, kind, protocol))
-        except OSError:
+        except OSError as error:
+            link.trouble = error.strerror or str(error)
             self._retry(link)
             return
         link.sock.connect_ex(name)
@@ -231,6 +241,7 @@ class TcpEndpoint:
             self._lose(link, "nobody listens there any more")
             return
         if error:
+            link.trouble = os.strerror(error)
             self._retry(link)
             return
         try:
