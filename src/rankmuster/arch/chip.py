@@ -15,17 +15,21 @@ from rankmuster.arch import cayman, driver, mariana, sunda
 from rankmuster.arch.driver import DriverTable
 from rankmuster.arch.fabric import Fabric
 from rankmuster.arch.layout import Mla, SyncProcessor, VirtualLayout
-from rankmuster.arch.slots import KNOWN, OpsTable
+from rankmuster.arch.slots import KNOWN, OpsTable, SlotUnset
 from rankmuster.errors import InvariantError, NoSyncProcessor, UnknownGeneration
 
 NETWORK_DEVICE = 0xFFFF_FFFF  # NEC_NET_MLA_DEV: stands for the network, not for a core
 
 
+def asserting(accessor: str, line: int | None) -> str:
+    """Where the original asserts, with the line where that is public."""
+    return f"arch.c:{line}: {accessor}" if line else f"arch.c: {accessor}"
+
+
 def refuse_network_device(nec_dev: int, accessor: str, *, line: int | None = None) -> None:
     """Raise InvariantError for the network pseudo-device, in the words of the original's assert."""
     if nec_dev == NETWORK_DEVICE:
-        place = f"arch.c:{line}" if line else "arch.c"
-        raise InvariantError(f"{place}: {accessor}: nec_dev_id != NEC_NET_MLA_DEV")
+        raise InvariantError(f"{asserting(accessor, line)}: nec_dev_id != NEC_NET_MLA_DEV")
 
 
 class Forward:
@@ -50,14 +54,18 @@ class Forward:
     def __get__(self, chip: Chip | None, owner: type[Chip]) -> Any:
         if chip is None:  # asked of the class, as documentation tools do
             return self
-        if not self.by_device:
-            return chip.ops.at(self.offset)
-        return self._guarded(chip.ops)
+        return self._guarded(chip.ops) if self.by_device else self._leaf(chip.ops)
+
+    def _leaf(self, ops: OpsTable) -> Callable[..., Any]:
+        try:
+            return ops.at(self.offset)
+        except SlotUnset as error:
+            raise SlotUnset(f"{asserting(self.accessor, self.line)}: {error}") from None
 
     def _guarded(self, ops: OpsTable) -> Callable[..., Any]:
         def ask(nec_dev: int, *arguments: Any) -> Any:
             refuse_network_device(nec_dev, self.accessor, line=self.line)
-            return ops.at(self.offset)(nec_dev, *arguments)
+            return self._leaf(ops)(nec_dev, *arguments)
 
         return ask
 

@@ -37,6 +37,11 @@ def server_id(routing_id: int) -> int:
     return routing_id >> IN_SERVER_BITS
 
 
+def in_server(routing_id: int) -> int:
+    """What a switch-family routing id says of the chip; a negative one stays what it is."""
+    return routing_id & 0xF if routing_id > 0 else routing_id
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceMaps:
     """`device_id_maps`: three tables of 32 chips, and whether they were built.
@@ -65,7 +70,7 @@ class DeviceMaps:
         the low nibble of an id counts. Raises InvalidCluster for a chip that cannot be, or for a
         routing id that does not fit the instance or is claimed twice.
         """
-        own = {chip: rid & 0xF if switch_v1 else rid for chip, rid in rids.items()}
+        own = {chip: in_server(rid) if switch_v1 else rid for chip, rid in rids.items()}
         for chip, rid in own.items():
             _check_entry(chip, rid, num_mlas)
         chips = {rid: chip for chip, rid in own.items()}
@@ -163,10 +168,14 @@ class _Cells:
 
 @dataclass(slots=True)
 class ResourcePool:
-    """What `encd_arch_get_resource_pool` hands out: the maps at +96 are the part we know."""
+    """What `encd_arch_get_resource_pool` hands out: the maps at +96 are the part we know.
+
+    `rid` is the whole routing id of the core's own chip, which the maps of the switch family lack.
+    """
 
     nec_dev: int
     maps: DeviceMaps = field(default_factory=DeviceMaps)
+    rid: int = 0
 
 
 @dataclass(slots=True)

@@ -13,6 +13,8 @@ from rankmuster.arch.devices import (
     NO_MLA,
     NO_PEER,
     DeviceMaps,
+    ResourcePool,
+    in_server,
     own_chips,
     server_id,
 )
@@ -31,8 +33,9 @@ def build_port_and_rid_map(
 ) -> DeviceMaps:
     """Build the maps of one local device from the driver's host id -> routing id map.
 
-    Raises InvariantError for the network pseudo-device, InvalidCluster where the driver has no map
-    or it does not fit this instance. The maps stay unbuilt then.
+    Raises InvariantError for the network pseudo-device and for a core that the node has not,
+    InvalidCluster where the driver has no map or it does not fit this instance. The maps stay
+    unbuilt then.
     """
     if local_nec_dev == NETWORK_DEVICE:
         raise InvariantError("arch_device_mapping.c:53: local_nec_dev_id != NEC_NET_MLA_DEV")
@@ -42,15 +45,17 @@ def build_port_and_rid_map(
             "Failed to retrieve host device ID to routing ID map from the driver"
             f" for host devices {sorted(chips.values())}"
         )
-    pool = chip.resource_pool(local_nec_dev)
+    pool: ResourcePool = chip.resource_pool(local_nec_dev)
+    own_mla = chip.layout.mla_idx(local_nec_dev)
+    rids = {mla: host_rids[host] for mla, host in chips.items()}
     pool.maps = DeviceMaps.build(
-        {mla: host_rids[host] for mla, host in chips.items()},
+        rids,
         chip.peer_rid,
         num_mlas=chip.fabric.chips,
         switch_v1=chip.fabric.switch_v1,
     )
-    built: DeviceMaps = pool.maps
-    return built
+    pool.rid = rids.get(own_mla, next(iter(rids.values()), 0))
+    return pool.maps
 
 
 def _maps(chip: Chip, nec_dev: int, mla: int = 0) -> DeviceMaps:
@@ -75,19 +80,20 @@ def mla_idx_to_rid(chip: Chip, nec_dev: int, mla: int) -> int:
     return rid
 
 
-def rid_to_mla_idx(chip: Chip, nec_dev: int, rid: int, *, my_rid: int = 0) -> int:
+def rid_to_mla_idx(chip: Chip, nec_dev: int, rid: int) -> int:
     """The chip behind a routing id, -3 where no visible chip has it.
 
-    On the switch family *rid* is a whole one and must lie in the server of *my_rid* (D51).
+    On the switch family *rid* is a whole one and must lie in the device's own server (D51).
     """
     maps = _maps(chip, nec_dev)
     if chip.fabric.switch_v1:
+        my_rid = chip.resource_pool(nec_dev).rid
         if server_id(rid) != server_id(my_rid):
             raise InvariantError(
                 f"encd_get_server_id({rid}) == encd_get_server_id({my_rid}): routing id {rid}"
                 f" lies in server {server_id(rid)}, this device in {server_id(my_rid)}"
             )
-        rid &= 0xF
+        rid = in_server(rid)
     if not 0 <= rid < MAX_MLA_DEVICES:
         raise InvariantError(f"routing id {rid} is not below {MAX_MLA_DEVICES}")
     found = maps.rid_to_mla[rid]

@@ -40,9 +40,9 @@ class NecCallbacks:
         """Chip -> routing id."""
         return mapping.mla_idx_to_rid(self.chip, local, mla)
 
-    def nec_rid_to_mla_idx(self, local: int, rid: int, my_rid: int = 0) -> int:
+    def nec_rid_to_mla_idx(self, local: int, rid: int) -> int:
         """Routing id -> chip, -3 for none."""
-        return mapping.rid_to_mla_idx(self.chip, local, rid, my_rid=my_rid)
+        return mapping.rid_to_mla_idx(self.chip, local, rid)
 
     def nec_get_peer_mla_idx(self, local: int, mla: int, port: int) -> int:
         """Chip behind a port, -22 for none, -3 for one that is not visible."""

@@ -97,9 +97,9 @@ def test_switch_family_masks_the_server() -> None:
     rids = {host: 0x20 + host for host in range(16)}  # server 2
     mapping.build_port_and_rid_map(chip, 0, range(16), range(16), rids)
     assert mapping.mla_idx_to_rid(chip, 0, 7) == 7
-    assert mapping.rid_to_mla_idx(chip, 0, 0x27, my_rid=0x20) == 7
+    assert mapping.rid_to_mla_idx(chip, 0, 0x27) == 7
     with pytest.raises(InvariantError, match="lies in server 1, this device in 2"):
-        mapping.rid_to_mla_idx(chip, 0, 0x17, my_rid=0x20)
+        mapping.rid_to_mla_idx(chip, 0, 0x17)
     assert mapping.get_peer_mla_idx(chip, 0, 0, 0) == -22
 
 
@@ -117,6 +117,8 @@ def test_server_id() -> None:
         ([32], [0], {0: 0}, "chip 32 is not one"),
         ([-1], [0], {0: 0}, "chip -1 is not one"),
         ([0, 1], [0, 1], {0: 3, 1: 3}, "two chips claim one routing id"),
+        ([0], [0], {0: 16}, "Mismatching routing ID 16"),
+        ([0], [0], {0: -1}, "Mismatching routing ID -1"),
     ],
 )
 def test_build_refuses(chips: list[int], hosts: list[int], rids: dict[int, int], what: str) -> None:
@@ -125,6 +127,25 @@ def test_build_refuses(chips: list[int], hosts: list[int], rids: dict[int, int],
     with pytest.raises(InvalidCluster, match=what):
         mapping.build_port_and_rid_map(chip, 0, chips, hosts, rids)
     assert not chip.resource_pool(0).maps.built
+
+
+def test_build_refuses_an_id_below_the_switch() -> None:
+    """Masking makes no chip of a negative routing id."""
+    chip = chip_for(Generation.MARIANA, TRN3_SWITCH)
+    with pytest.raises(InvalidCluster, match="Mismatching routing ID -1"):
+        mapping.build_port_and_rid_map(chip, 0, [0], [0], {0: -1})
+
+
+def test_build_refuses_a_core_that_is_not_there() -> None:
+    """Cores that the node has not get no maps."""
+    chip = chip_for(Generation.CAYMAN, TRN2_TORUS, core_size=2)
+    with pytest.raises(InvariantError, match="vcore != NULL"):
+        mapping.build_port_and_rid_map(chip, 64, [0], [0], TRN2_RIDS)
+
+
+def test_maps_of_no_chips() -> None:
+    """A device that sees no chip has maps of nobody."""
+    assert not mapping.is_mla_available(built(chips=[]), 0, 0)
 
 
 @pytest.mark.parametrize("nec_dev", [-1, 256, 0xFFFFFFFE])

@@ -56,7 +56,7 @@ CASES: list[tuple[str, str, type[Exception], Callable[[], Any]]] = [
     ),
     (
         "s.get_max_links_per_pod_port",
-        "s.get_max_links_per_pod_port",
+        "arch.c:267: encd_arch_get_max_links_per_pod_port: s.get_max_links_per_pod_port",
         InvariantError,
         lambda: sunda().max_links_per_pod_port(),
     ),
