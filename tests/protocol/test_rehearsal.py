@@ -51,7 +51,7 @@ def test_a_scenario_always_ends_the_same_way() -> None:
     fault = Fault(kind="kill", process=3, when="bootstrap")
     scenario = Scenario(processes=8, seed=9, faults=(fault,))
     assert rehearse(scenario).to_dict() == rehearse(scenario).to_dict()
-    assert rehearse(scenario).messages != rehearse(replace(scenario, seed=10)).messages
+    assert rehearse(scenario).slowest_path != rehearse(replace(scenario, seed=10)).slowest_path
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,8 @@ def test_a_scenario_always_ends_the_same_way() -> None:
         pytest.param(
             Scenario(
                 processes=2,
-                doubles=(Double(process=1, when=0.03),),
+                seed=1,
+                doubles=(Double(process=1, when=0.06),),
                 faults=(Fault(kind="delay", process=1, when="read", seconds=0.5),),
             ),
             "RM605",
@@ -68,7 +69,7 @@ def test_a_scenario_always_ends_the_same_way() -> None:
             id="3 for 2",
         ),
         pytest.param(
-            Scenario(processes=2048, absent=tuple(range(1792, 2048))),
+            Scenario(processes=256, devices_each=8, absent=tuple(range(224, 256))),
             "RM601",
             set(range(1792, 2048)),
             id="1792 of 2048",
