@@ -292,7 +292,8 @@ def _text(rehearsed: Rehearsed) -> str:
     lines += [f"BROKEN PROMISE: {what}" for what in rehearsed.broken()]
     lines += map(_finding, rehearsed.findings)
     if rehearsed.named_at is not None and rehearsed.named:
-        lines.append(f"devices {fold(rehearsed.named)} named at {rehearsed.named_at:.3f} s")
+        who = "device" if len(rehearsed.named) == 1 else "devices"
+        lines.append(f"{who} {fold(rehearsed.named)} named at {rehearsed.named_at:.3f} s")
     lines.append(
         f"{rehearsed.seconds:.3f} s of virtual time, {rehearsed.rounds} rounds, "
         f"{rehearsed.messages:,} messages, {rehearsed.payload_bytes:,} bytes"
