@@ -233,6 +233,24 @@ def test_children_end_with_their_parent(tmp_path, number, code, running):
 
 
 @needs_proc
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_a_command_started_ends_with_it(tmp_path, number):
+    """A signal to the parent alone ends the commands, and the processes below them."""
+    below = "echo $$ >> pids; sleep 60 & echo $! >> pids; wait"
+    program = write(tmp_path, "p.json")
+    command = [*RUN, "-n", "4", "--program", program, "--", "sh", "-c", below]
+    noted = tmp_path / "pids"
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=tmp_path) as parent:
+        until = time.monotonic() + 10
+        while not noted.exists() or len(noted.read_text().split()) < 8:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        parent.send_signal(number)
+        assert parent.wait(10) == 128 + number
+    assert all_gone(list(map(int, noted.read_text().split())), 2.0)
+
+
+@needs_proc
 def test_a_killed_root_is_reported_by_the_parent(tmp_path):
     """Process 0 leads and may die: then the parent says so."""
     with waiting_world(tmp_path, "--format", "json") as parent:
@@ -265,7 +283,7 @@ def test_a_signal_asks_any_process_for_whom_it_waits(tmp_path):
         pids = wait_for_children(parent, 4)
         for number in (0, 1, 3):
             os.kill(pids[number], signal.SIGUSR1)
-        time.sleep(0.2)
+        time.sleep(1.0)
         parent.send_signal(signal.SIGINT)
         _, said = parent.communicate(timeout=10)
     assert "process 0 of 4, census: waiting for device 1 (reading the program); " in said

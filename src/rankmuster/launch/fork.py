@@ -138,17 +138,20 @@ class Family:
             os.kill(self._processes[number].pid, signal_number)
 
     def end(self, grace_s: float = GRACE_S) -> None:
-        """End every child, gently and then not, and reap it. No child outlives this call."""
+        """End every child and what it started, gently and then not, and reap it.
+
+        No child outlives this call, nor does anything that stayed in a child's process group.
+        """
         for process in self._processes:
             self._close_pipe(process)
-            self.kill(process.number, signal.SIGTERM)
+            _signal_group(process.pid, signal.SIGTERM)
         until = time.monotonic() + grace_s
         try:
             for process in self._processes:
                 self.exited(process.number, until - time.monotonic())
         finally:  # also when Ctrl-C is pressed again
             for process in self._processes:
-                self.kill(process.number)
+                _signal_group(process.pid, signal.SIGKILL)
             self.wait()
 
     def _fork(self, number: int, held: Iterable[int], at_start: Callable[[], None]) -> None:
@@ -162,6 +165,8 @@ class Family:
         if pid == 0:
             self._become(number, write_end, read_end, held, at_start)
         os.close(write_end)
+        with contextlib.suppress(PermissionError, ProcessLookupError):  # it was faster
+            os.setpgid(pid, pid)
         process = _Process(number, pid, read_end)
         self._processes.append(process)
         self._talking.register(read_end, selectors.EVENT_READ, process)
@@ -178,6 +183,10 @@ class Family:
         code = 70  # EX_SOFTWARE of sysexits.h
         try:
             at_start()
+            os.setpgid(0, 0)  # what it starts ends with it; Ctrl-C comes by way of the parent
+            if os.isatty(0):  # a group in the background that reads a terminal is stopped
+                with open(os.devnull, "rb") as nothing:  # noqa: PTH123 pathlib would be an import
+                    os.dup2(nothing.fileno(), 0)
             for signal_number in STOPS:
                 signal.signal(signal_number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
@@ -231,6 +240,15 @@ def die_with_parent() -> Callable[[], None]:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
     return ask
+
+
+def _signal_group(leader: int, number: int) -> None:
+    """Signal all that is left of a child's process group.
+
+    A child that was reaped, with all its group gone, leaves a number that nobody has.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
 
 
 def _exit_code(status: int) -> int:
