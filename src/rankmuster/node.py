@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rankmuster.arch.chip import silicon
-from rankmuster.arch.instances import ALIASES, INSTANCES
+from rankmuster.arch.instances import ALIASES, INSTANCES, instance_named
 from rankmuster.arch.layout import VirtualCore, VirtualLayout
 from rankmuster.arch.pods import ALONE, PodMode, PodType, Seat, view
 from rankmuster.environment import BadSetting, Settings
@@ -72,7 +72,7 @@ def node_from(settings: Settings) -> Node:
     Raises `BadSetting` for what that server has not.
     """
     given = settings["NEURON_RT_FAKE_INSTANCE_TYPE"]
-    instance = INSTANCES.get(ALIASES.get(given, given))
+    instance = instance_named(given)
     if instance is None or instance.generation is None:
         hint = did_you_mean(given, {*INSTANCES, *ALIASES})
         raise BadSetting(f"NEURON_RT_FAKE_INSTANCE_TYPE={given!r} is no server", fix=hint)

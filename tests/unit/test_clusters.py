@@ -82,6 +82,10 @@ def test_python_call() -> None:
         ("generic:8x0", "1 to 1024 devices"),
         ("listing.json", "nothing here may open them"),
         ("", "no cluster is called ''"),
+        ("TRN2P.48xlarg", "did you mean 'trn2p.48xlarge'"),
+        ("trn2:4:lnc=0", "no logical-core size 0"),
+        ("trn2:2:3", "says the number of nodes twice"),
+        ("trn2:2:lnc=1:lnc=2", "says lnc twice"),
     ],
 )
 def test_wrong_names(text: str, what: str) -> None:
@@ -94,6 +98,13 @@ def test_sizes_are_said_once() -> None:
     """A name that holds sizes takes no more of them."""
     with pytest.raises(InvalidCluster, match="say them once"):
         cluster("trn2:4", nodes=2)
+
+
+@pytest.mark.parametrize("wrong", [{"nodes": 1.5}, {"nodes": "4"}, {"lnc": "2"}])
+def test_numbers_are_numbers(wrong: dict[str, Any]) -> None:
+    """Sizes that are no whole numbers are a wrong call."""
+    with pytest.raises(TypeError):
+        cluster("trn2", **wrong)
 
 
 def test_locate() -> None:
@@ -127,6 +138,8 @@ def test_locate_refuses(device: int) -> None:
     """A device that is not part of the cluster is named, with the range that is."""
     with pytest.raises(InvalidCluster, match=rf"device {device} .* 0 to 255"):
         parse("trn2:4").locate(device)
+    with pytest.raises(InvalidCluster, match=rf"device {device} .* 0 to 255"):
+        parse("trn2:4").hops(0, device)
 
 
 def test_places_are_one_to_one() -> None:
@@ -245,6 +258,16 @@ def test_unknown_server() -> None:
         each["connected_to"] = None
     with pytest.raises(InvalidCluster, match="3 chips of 8 cores and 96 GiB"):
         of(json.dumps(one).encode())
+
+
+def test_listing_without_core_size() -> None:
+    """Where no server fits because the listing leaves out the core size, the field is named."""
+    whole = json.loads(listing())
+    bare = [{k: v for k, v in each.items() if k != "logical_neuroncore_config"} for each in whole]
+    with pytest.raises(
+        InvalidCluster, match="logical_neuroncore_config 1; 1 where that is missing"
+    ):
+        of(json.dumps(bare).encode())
 
 
 def test_clusters_are_values() -> None:

@@ -169,9 +169,19 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "trn3s-es.48xlarge": "trn3.48xlarge",
         "trn3sn.48xlarge": "trn3.48xlarge",
         "trn3sn-es.48xlarge": "trn3.48xlarge",
+        "trn3e": "trn3e.24xlarge",
+        "trn3p": "trn3p.48xlarge",
         "trn3pd98.3xlarge": "trn3.3xlarge",
+        "trn3s-es.3xlarge": "trn3.3xlarge",
+        "trn3sn.3xlarge": "trn3.3xlarge",
+        "trn3sn-es.3xlarge": "trn3.3xlarge",
     }
 )
+
+
+def instance_named(name: str) -> Instance | None:
+    """The row of a name or an alias."""
+    return INSTANCES.get(ALIASES.get(name, name))
 
 
 def generic(chips: int) -> Instance:

@@ -18,7 +18,9 @@ def instance_of(listing: NodeListing) -> Instance:
         if (each.chips, each.cores_per_chip, size) == (chips, cores, memory):
             return each
     raise InvalidCluster(
-        f"{listing.where}: no known server has {chips} chips of {cores} cores and {memory} GiB",
+        f"{listing.where}: no known server has {chips} chips of {cores} cores and {memory} GiB"
+        f" (nc_count {listing.devices[0].nc_count}, logical_neuroncore_config {listing.core_size};"
+        " 1 where that is missing)",
         fix="say which it is: --cluster NAME:ls=FILE",
     )
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import index
 
-from rankmuster.arch.instances import ALIASES, INSTANCES, Instance, generic
+from rankmuster.arch.instances import ALIASES, INSTANCES, Instance, generic, instance_named
 from rankmuster.arch.pods import PodMode
 from rankmuster.clusters.listing import contradictions, instance_of
 from rankmuster.clusters.nodes import Cluster
@@ -28,7 +29,8 @@ def cluster(
     """Make a cluster from a name of the catalogue: `cluster("trn2.48xlarge", nodes=4, lnc=2)`.
 
     *name* may also be "generic:8x8", 8 hosts of 8 devices, or all that `--cluster` accepts.
-    *pod* is the UltraServer mode. Raises InvalidCluster, with the nearest name, for anything else.
+    *pod* is the UltraServer mode. Raises InvalidCluster, with the nearest name, for what no cluster
+    is, and TypeError for numbers that are none.
     """
     if ":" in name:
         if nodes is not None or lnc is not None or runtime is not None or pod != "unset":
@@ -36,10 +38,11 @@ def cluster(
         return parse(name)
     instance = find_instance(name)
     listed = listings[0].core_size if listings else None
+    default = listed or instance.core_sizes[0]
     return Cluster(
         instance=instance,
-        nodes=(1 if nodes is None else nodes) * instance.servers,
-        core_size=lnc or listed or instance.core_sizes[0],
+        nodes=(1 if nodes is None else index(nodes)) * instance.servers,
+        core_size=default if lnc is None else index(lnc),
         pod_mode=_pod_mode(pod),
         runtime=_version(runtime),
         claims=tuple(contradictions(listings, instance)),
@@ -49,9 +52,9 @@ def cluster(
 
 def find_instance(name: str) -> Instance:
     """The catalogue's row for a name or an alias. Raises InvalidCluster with the nearest name."""
-    found = INSTANCES.get(ALIASES.get(name, name))
+    found = instance_named(name)
     if found is None:
-        hint = did_you_mean(name, {*INSTANCES, "generic:8x8"})
+        hint = did_you_mean(name.lower(), {*INSTANCES, *ALIASES, "generic:8x8"})
         raise InvalidCluster(f"no cluster is called {name!r}", fix=hint)
     return found
 
@@ -90,8 +93,11 @@ def parse(text: str, read_file: Callable[[str], bytes] | None = None) -> Cluster
     nodes: int | None = None
     for part in rest:
         key, equals, value = part.partition("=")
-        if not equals:
+        if not equals and nodes is None:
             nodes = _number(part, "the number of nodes")
+        elif not equals or key in options:
+            what = key if equals else "the number of nodes"
+            raise InvalidCluster(f"{text!r} says {what} twice", fix="say it once")
         elif key not in OPTIONS:
             raise InvalidCluster(f"{text!r}: no option {key!r}", fix=did_you_mean(key, OPTIONS))
         else:

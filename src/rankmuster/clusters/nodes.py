@@ -162,11 +162,7 @@ class Cluster:
 
     def locate(self, device: int) -> Place:
         """Where *device*, a global id, lies. Raises InvalidCluster for one that is not here."""
-        if not 0 <= device < self.size:
-            raise InvalidCluster(
-                f"device {device} is not one of the {self.size} of {self.name}",
-                fix=f"ids run from 0 to {self.size - 1}",
-            )
+        self._require(device)
         node, local = divmod(device, self.local_rank_n)
         seat = self.seats[node]
         in_pod = seat.size > 1
@@ -181,6 +177,13 @@ class Cluster:
             pod_node=seat.node if in_pod else None,
             rack=self.rack_of(device) if self.instance.rack_nodes else None,
         )
+
+    def _require(self, device: int) -> None:
+        if not 0 <= device < self.size:
+            raise InvalidCluster(
+                f"device {device} is not one of the {self.size} of {self.name}",
+                fix=f"ids run from 0 to {self.size - 1}",
+            )
 
     def _cores(self, local: int, seat: Seat) -> tuple[int, ...]:
         chip, worker = divmod(local, self.workers_per_chip)
@@ -197,7 +200,12 @@ class Cluster:
         return tuple(self.chip.topsp_idx_for_worker(local, nth) for nth in range(count))
 
     def hops(self, a: int, b: int) -> int | None:
-        """Links between two devices: 0 on one chip, None where only the network joins them."""
+        """Links between two devices: 0 on one chip, None where only the network joins them.
+
+        Raises InvalidCluster for a device that is not here.
+        """
+        for device in (a, b):
+            self._require(device)
         chips = self.instance.chips
         (node_a, chip_a), (node_b, chip_b) = (divmod(self.chip_of(d), chips) for d in (a, b))
         inside = self.instance.fabric.hops(chip_a, chip_b)
