@@ -330,3 +330,45 @@ def test_one_program_is_not_compared() -> None:
     """A file for the whole world agrees with itself at once, however large the world is."""
     whole = program(all_reduce(8), groups=[[list(range(50000))]])
     assert compare([ProgramCopy(whole, tuple(range(50000)))], 50000) == ()
+
+
+@pytest.mark.parametrize("tag", ["name", "label", "source"])
+@pytest.mark.parametrize("first", range(6))
+@pytest.mark.parametrize("count", [1, 3])
+def test_of_equal_ops_names_tell_which_is_missing(tag: str, first: int, count: int) -> None:
+    """Where many ops say the same, the one whose name the other side lacks is the missing one."""
+    ops = [all_gather(64, **{tag: f"expert.{n}"}) for n in range(9)]
+    lacking = ops[:first] + ops[first + count :]
+    for found in (three_and(lacking, ops), three_and(ops, lacking)):
+        assert (found.code, found.ranks, found.majority) == ("RM306", (3,), True)
+        assert found.op
+        assert found.op.index == first
+
+
+def test_names_decide_nothing_where_nothing_is_missing() -> None:
+    """Equal ops in another order by their names alone are no difference."""
+    ops = [all_gather(64, name=f"expert.{n}") for n in range(9)]
+    [found] = compared(
+        *[program(*ops, groups=EVERYBODY)] * 3, program(*ops[::-1], groups=EVERYBODY)
+    ) or [None]
+    assert found is None
+
+
+PAIRS = [[[0, 1], [2, 3], [4, 5], [6, 7]]]
+
+
+@pytest.mark.parametrize("at", range(3))
+@pytest.mark.parametrize("odd", range(8))
+@pytest.mark.parametrize("more", [True, False])
+def test_an_op_too_many_or_too_few_on_a_pair_names_who_is_alone(
+    at: int, odd: int, more: bool
+) -> None:
+    """Of a pair that is split over one op, the one that all other pairs do not do as is odd."""
+    ops = [all_reduce(8), all_reduce(16)]
+    changed = [*ops[:at], all_reduce(32), *ops[at:]] if more else ops[: at % 2] + ops[at % 2 + 1 :]
+    usual = program(*ops, groups=PAIRS)
+    found = only(*[program(*changed, groups=PAIRS) if d == odd else usual for d in range(8)])
+    others = tuple(device for device in range(8) if device != odd)
+    assert (found.code, found.ranks) == ("RM306", (odd,))
+    assert (found.others, found.majority) == (others, True)
+    assert found.message.startswith(f"group 0: device {odd} {'posts' if more else 'lacks'} ")

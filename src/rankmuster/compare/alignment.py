@@ -70,12 +70,12 @@ def aligned(
     if not ours and not theirs:
         return None
     if not ours or not theirs:
-        return one_sided(at, ours, theirs)
+        return one_sided(left, right, at, (len(ours), len(theirs)), ignored)
     if same_ops(ours, theirs, ignored):
         return Difference(field="order", at=at, left=ours[0], right=theirs[0])
     skip_ours, skip_theirs = resume(ours, theirs, ignored)
     if not skip_ours or not skip_theirs:
-        return one_sided(at, ours[:skip_ours], theirs[:skip_theirs])
+        return one_sided(left, right, at, (skip_ours, skip_theirs), ignored)
     if same_ops(ours[:skip_ours], theirs[:skip_theirs], ignored):
         return Difference(field="order", at=at, left=ours[0], right=theirs[0])
     return Difference(
@@ -95,15 +95,49 @@ def strip_equal_ends(
     return left[: len(left) - equal], right[: len(right) - equal]
 
 
-def one_sided(at: int, left: Sequence[Step], right: Sequence[Step]) -> Difference:
-    """Ops that only one side posts."""
+def one_sided(
+    left: Sequence[Step],
+    right: Sequence[Step],
+    at: int,
+    skips: tuple[int, int],
+    ignored: Collection[int],
+) -> Difference:
+    """Ops that only one side posts, around *at*; *skips* says how many on each, one of them none."""
+    longer, shorter = (left, right) if skips[0] else (right, left)
+    at = likeliest(longer, shorter, at, max(skips), ignored)
+    extra = longer[at]
     return Difference(
         field="op",
         at=at,
-        left=left[0] if left else None,
-        right=right[0] if right else None,
-        count=len(left) or len(right),
+        left=extra if skips[0] else None,
+        right=None if skips[0] else extra,
+        count=max(skips),
     )
+
+
+def likeliest(
+    longer: Sequence[Step], shorter: Sequence[Step], at: int, count: int, ignored: Collection[int]
+) -> int:
+    """Where the *count* ops too many stand, of all places up to *at* that fit: by their names.
+
+    Of ops in a row that say the same, any may be the one that the other side lacks.
+    """
+    best, score, most = at, 0, 0
+    while at and alike(longer[at - 1 + count], shorter[at - 1], ignored):
+        at -= 1
+        score += resemblance(longer[at + count], shorter[at]) - resemblance(longer[at], shorter[at])
+        if score > most:
+            best, most = at, score
+    return best
+
+
+def resemblance(one: Step, other: Step) -> int:
+    """How many of label, name and source two ops have in common."""
+    ours, theirs = one.token.op, other.token.op
+    assert ours is not None
+    assert theirs is not None
+    pairs = ((getattr(ours, each), getattr(theirs, each)) for each in ("label", "name", "source"))
+    return sum(bool(mine) and mine == other for mine, other in pairs)
 
 
 def differing_field(left: Step, right: Step, ignored: Collection[int]) -> str:

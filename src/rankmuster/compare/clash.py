@@ -9,7 +9,7 @@ from typing import Any
 
 from rankmuster.compare.alignment import Difference
 from rankmuster.compare.shared import Side
-from rankmuster.compare.steps import FIELDS, TRIPS, Step, collectives, place_of, steps
+from rankmuster.compare.steps import FIELDS, MEMBERS, TRIPS, Step, collectives, place_of, steps
 from rankmuster.compare.story import Holding, describe_fully, value_of
 from rankmuster.compare.votes import Votes, is_decided
 from rankmuster.group import SubGroup
@@ -38,12 +38,17 @@ class Clash:
 
     @cached_property
     def sets(self) -> tuple[tuple[int, ...], ...]:
-        """The sets of each side whose other members may vote: that of its op, or all of these.
+        """The sets of each side whose other members may vote: that of the op, or all of these.
 
-        That all others lack an op is no vote for those who lack it: it may be for these few only.
+        A side that lacks an op votes by the set that holds it on the other side.
         """
+        ordinal = next((step.values[MEMBERS][0] for step in self.both if step), None)
         return tuple(
-            (step.token.group,) if step else () if self.found.field == "op" else side.set_ids
+            (step.token.group,)
+            if step
+            else side.set_ids
+            if ordinal is None
+            else side.set_ids[ordinal : ordinal + 1]
             for side, step in zip(self.sides, self.both, strict=True)
         )
 

@@ -28,7 +28,9 @@ CODES = {
 """What is compared of a step, the field that says most first, and the code of a difference."""
 
 FIELDS = tuple(CODES)
-REDUCE, DTYPE, TRIPS, ORDER = map(FIELDS.index, ("reduce", "dtype", "trips", "order"))
+MEMBERS, DTYPE, REDUCE, TRIPS, ORDER = map(
+    FIELDS.index, ("members", "dtype", "reduce", "trips", "order")
+)
 
 
 class Step(NamedTuple):
