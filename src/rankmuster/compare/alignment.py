@@ -102,7 +102,7 @@ def one_sided(
     skips: tuple[int, int],
     ignored: Collection[int],
 ) -> Difference:
-    """Ops that only one side posts, around *at*; *skips* says how many on each, one of them none."""
+    """Ops that one side posts alone, around *at*; *skips* says how many each does, one none."""
     longer, shorter = (left, right) if skips[0] else (right, left)
     at = likeliest(longer, shorter, at, max(skips), ignored)
     extra = longer[at]
