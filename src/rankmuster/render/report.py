@@ -25,6 +25,8 @@ STYLES = {
 FINDINGS_SHOWN = 20
 ROWS_SHOWN = 24
 SIDES_SHOWN = 4
+ABSENT = {"op": "nothing", "members": "no such group"}
+"""What a side without a value in a field holds."""
 
 
 def text(
@@ -133,10 +135,11 @@ def add_finding(page: Page, found: Finding, labels: Sequence[str]) -> None:
     if len(found.values) > 1:
         sides = labels or [who(each.ranks) for each in found.values]
         wide = max(map(len, sides))
+        absent = "not recorded" if found.code == "RM706" else ABSENT.get(found.field or "", "none")
         for side, each in zip(sides, found.values, strict=True):
             expected = found.majority and each.ranks == found.others
             mark = "  (the majority)" if expected else ""
-            page.line(f"{printable(side):{wide}}  {value(each.value)}{mark}", indent=4)
+            page.line(f"{printable(side):{wide}}  {value(each.value, absent)}{mark}", indent=4)
 
 
 def add_programs(page: Page, report: Report) -> None:

@@ -160,7 +160,8 @@ def headline(cluster: Cluster) -> str:
         f"{count(cluster.size, 'device')} in all",
     ]
     if instance.network_gbps:
-        parts.append(f"{instance.network_gbps} Gbps a node")
+        share = f"{cluster.network_gbps_per_device:g} a device"
+        parts.append(f"{instance.network_gbps} Gbps a node ({share})")
     if cluster.has_pods:
         sizes = sorted({seat.size for seat in cluster.seats if seat.size > 1})
         parts.append(f"{instance.pod_type.name} pods of {' and '.join(map(str, sizes))}")

@@ -11,6 +11,7 @@ from html import escape
 from rankmuster.clusters import Cluster
 from rankmuster.ranks import fold
 from rankmuster.render.topo import Grid, grid_of, headline, legend, members_of
+from rankmuster.render.words import count
 from rankmuster.resolve import GroupSet
 
 NODES_SHOWN = 16
@@ -172,7 +173,12 @@ class _Picture:
         groups = self.set.members
         what = "pairs" if self.set.pairs is not None else "replica groups"
         drawn.append(
-            _text(MARGIN, top + 6, f"set {self.set.id} ({what}): {len(groups)} groups", "node")
+            _text(
+                MARGIN,
+                top + 6,
+                f"set {self.set.id} ({what}): {count(len(groups), 'group')}",
+                "node",
+            )
         )
         across = max(1, (wide - 2 * MARGIN) // LEGEND_WIDE)
         named = groups[:GROUPS_NAMED]

@@ -46,11 +46,11 @@ def groups(sets: Sequence[Sequence[int]]) -> str:
     return "  ".join([*map(members, sets[:GROUPS_SHOWN]), *more])
 
 
-def value(anything: Any) -> str:
-    """A value of a finding: lists of ids as members, the rest as it prints."""
+def value(anything: Any, absent: str = "not recorded") -> str:
+    """A value of a finding: lists of ids as members, *absent* for None, the rest as it prints."""
     if isinstance(anything, list | tuple) and all(isinstance(each, int) for each in anything):
         return f"[{members(anything)}]"
-    return "not recorded" if anything is None else printable(str(anything))
+    return absent if anything is None else printable(str(anything))
 
 
 def seconds(time_s: float) -> str:
