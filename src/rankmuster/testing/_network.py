@@ -21,6 +21,7 @@ from rankmuster.testing.simulation import Deadlock, Event, Reply, Simulation
 T = TypeVar("T")
 
 LATENCY_MAX = 100.0
+LATENCY_LEAST = 1.0 / LATENCY_MAX
 MARGIN = 1000 * LATENCY_MAX
 LAST_GRACE = 2
 BITS = 32
@@ -89,8 +90,8 @@ class World(ABC, Generic[T]):
 
     def soon(self, act: Callable[[int], None], subject: int, delay: float = 0.0) -> None:
         # Mostly near 1, sometimes up to LATENCY_MAX, so that orders differ in more than noise.
-        latency = 1.0 / (self.random() + 1.0 / LATENCY_MAX)
-        self.at_time(self.now + latency + delay, act, subject)
+        time = self.now + 1.0 / (self.random() + LATENCY_LEAST) + delay
+        heapq.heappush(self.events, (time, next(self.order), act, subject))
 
     def link(self, rank: int, step: Send | Recv) -> int:
         if isinstance(step, Send):
@@ -195,6 +196,7 @@ class Buffered(World[T]):
         super().__init__(ranks, seed, trace=trace)
         self.mail: dict[int, list[tuple[int, bytes]]] = {}  # (depth, frame), as sent
         self.arrived: dict[int, int] = {}  # how many of them, the first ones, are here
+        self.arrives = self.arrive  # bound once: an event each holds it
 
     def attempt(self, rank: int, step: Send | Recv) -> Reply | _Wait:
         link = self.link(rank, step)
@@ -209,7 +211,7 @@ class Buffered(World[T]):
         if step.peer in self.gone:  # a kernel may take it, or know better
             return self.trouble(step) if self.random() < 0.5 else None
         self.mail.setdefault(link, []).append((self.depth[rank], step.frame))
-        self.soon(self.arrive, link, self.delays.get(rank, 0.0))
+        self.soon(self.arrives, link, self.delays.get(rank, 0.0))
         return None
 
     def is_settled(self, rank: int, step: Send | Recv) -> bool:
