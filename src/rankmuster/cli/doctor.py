@@ -35,8 +35,7 @@ from rankmuster.environment import (
     value_of,
 )
 from rankmuster.errors import MusterError
-from rankmuster.libnccom.ours import own_host, parse_root
-from rankmuster.libnccom.secret import secret_for
+from rankmuster.libnccom.ours import own_host, parse_root, secret_for
 from rankmuster.node import node_from
 from rankmuster.render.table import Page
 from rankmuster.render.words import printable

@@ -14,14 +14,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from rankmuster.address import BadAddress, split_address
+from rankmuster.address import BadAddress, Reach, reach_of, split_address
 from rankmuster.environment import ROOT_COMM_ID, BadSetting, Settings
 from rankmuster.errors import Closed, OutOfResources, SetupFailed, WorldMismatch
+from rankmuster.launch.names import SECRET, SECRET_FILE
+from rankmuster.launch.secret import MAKE_ONE, BadSecret, given_secret, loopback_secret
 from rankmuster.libnccom.boundary import CommRequest
 from rankmuster.libnccom.info import CommInfo, describe
 from rankmuster.libnccom.links import Links
 from rankmuster.libnccom.meeting import HEAL_S, ROOT, Hello, Table, meet
-from rankmuster.libnccom.secret import secret_for
 from rankmuster.protocol.unique_id import NONCE_BYTES, UniqueId, unpack_unique_id
 from rankmuster.transport.base import Deadline, Identity
 from rankmuster.transport.handshake import Credentials
@@ -155,6 +156,19 @@ class OurNccom:
         )
         self._address = address
         return table
+
+
+def secret_for(settings: Settings, host: str) -> bytes:
+    """What all processes of the job know, that meet at *host*; on the loopback that may be nothing.
+
+    Raises `BadSecret` for a secret that is none, and where one is needed.
+    """
+    named = {name: settings[name] for name in (SECRET_FILE, SECRET)}
+    if (given := given_secret(named)) is not None:
+        return given
+    if reach_of(host) is Reach.LOOPBACK:
+        return loopback_secret()
+    raise BadSecret(f"{host} is not this host's loopback, and the job has no secret", fix=MAKE_ONE)
 
 
 def _credentials(request: CommRequest, secret: bytes) -> Credentials:
