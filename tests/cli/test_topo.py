@@ -122,6 +122,9 @@ def test_svg_into_nowhere(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
         (("topo", "trn2.48xlarg"), "did you mean 'trn2.48xlarge'?"),
         (("topo", "trn2", "--node", "1"), "node 1 is not one of the 1"),
         (("topo", "no.json"), "no.json"),
+        (("topo", "--groups", "step.json"), "say which CLUSTER"),
+        (("topo", "--svg", "topo.svg"), "say which CLUSTER"),
+        (("topo", "trn2", "--set", "1"), "--groups PROGRAM"),
         (("chips", "caymn"), "did you mean 'cayman'?"),
         (("chips", "5"), "known: cayman, mariana, sunda"),
     ],
@@ -147,6 +150,30 @@ def test_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
     names = [each["name"] for each in answer(capsys, "topo")]
     assert {"trn2.48xlarge", "trn3-gen2-ultraserver", "inf2.24xlarge"} <= set(names)
     assert "generic:8x8" in ran(capsys, "topo")[1]
+
+
+def test_catalogue_says_how_pods_are_used(capsys: pytest.CaptureFixture[str]) -> None:
+    """Pods of chip links come whole or in parts, others in one way only."""
+    modes = {each["name"]: each["pod_modes"] for each in answer(capsys, "topo")}
+    assert modes["trn2-ultraserver"] == ["unset", "x4", "x2h", "x2v", "x1"]
+    assert modes["trn2.48xlarge"] == modes["trn3.48xlarge"] == ["unset"]
+
+
+@pytest.mark.parametrize(("name", "share"), [("trn2", 50), ("trn2:1:lnc=1", 25), ("inf2", 0)])
+def test_network_share(capsys: pytest.CaptureFixture[str], name: str, share: int) -> None:
+    """The network of a node is shared out to its devices (facts §3.1)."""
+    assert answer(capsys, "topo", name)["cluster"]["network_gbps_per_device"] == share
+
+
+def test_a_listing_is_held_against_its_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Without a program, too, a drawing says where a server contradicts its name."""
+    one = {"neuron_device": 0, "connected_to": None, "nc_count": 2, "memory_size": 32 << 30}
+    (tmp_path / "node0.json").write_text(json.dumps([one]))
+    out = ran(capsys, "topo", f"trn1:1:ls={tmp_path / 'node0.json'}")[1]
+    assert "RM404" in out
+    assert "1 chips where trn1.32xlarge has 16" in out
 
 
 def test_chips(capsys: pytest.CaptureFixture[str]) -> None:

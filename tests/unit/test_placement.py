@@ -190,6 +190,17 @@ def test_program_of_another_core_size() -> None:
     assert "RM403" not in codes(land("trn2:1:lnc=1", 2, held))
 
 
+def test_program_for_other_chips() -> None:
+    """A program that says which chips it was compiled for is held to them; "*" fits any."""
+    held = program(groups=[[[0, 1]]], target="cayman")
+    found = [each for each in land("trn1", 2, held).findings if each.code == "RM404"]
+    assert [each.message for each in found] == [
+        "the program was compiled for cayman chips, and those of trn1.32xlarge:1 are sunda"
+    ]
+    for name, target in (("trn2", "cayman"), ("trn1", "*"), ("trn1", None), ("generic:1x2", "x")):
+        assert "RM404" not in codes(land(name, 2, program(groups=[[[0, 1]]], target=target)))
+
+
 def test_other_core_size() -> None:
     """A world that would fill the cluster at the other logical-core size is RM403."""
     found = only(land("trn2:1", 128, program(groups=[mesh((2, 64), 1)])))

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from rankmuster.arch import fabric
 from rankmuster.arch.chip import Generation
 from rankmuster.arch.fabric import Fabric
-from rankmuster.arch.pods import PodType
+from rankmuster.arch.pods import PodMode, PodType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,11 @@ class Instance:
     def chips(self) -> int:
         """Chips of one server."""
         return self.fabric.chips
+
+    @property
+    def pod_modes(self) -> tuple[PodMode, ...]:
+        """The ways in which a job may use a pod: only chip-to-chip pods come in parts."""
+        return tuple(PodMode) if self.pod_type is PodType.P2P else (PodMode.UNSET,)
 
     @property
     def trn2_trn3(self) -> bool:

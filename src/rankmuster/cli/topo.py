@@ -14,11 +14,13 @@ from rankmuster.cli.output import Output, use_color
 from rankmuster.cli.programs import Chosen, load_one, program_options
 from rankmuster.clusters import Cluster
 from rankmuster.placement import survey
+from rankmuster.placement.judge import check_claims
 from rankmuster.render import topo as drawing
 from rankmuster.render.placement import add_placement
 from rankmuster.render.report import add_findings
 from rankmuster.render.table import Page
 from rankmuster.render.topo_svg import svg
+from rankmuster.render.words import count
 from rankmuster.resolve import GroupSet, Resolved
 from rankmuster.screen import Survey
 
@@ -49,10 +51,14 @@ def topo(
     """
     output = Output.current()
     if cluster is None:
+        if program is not None or path is not None:
+            raise click.UsageError("say which CLUSTER: 'rankmuster topo' alone lists them")
         output.answer(catalogue_text(), catalogue())
         return
     if node >= cluster.nodes:
         raise click.UsageError(f"node {node} is not one of the {cluster.nodes} of {cluster.name}")
+    if number and program is None:
+        raise click.UsageError("--set chooses from the sets of --groups PROGRAM")
     chosen = load_one(program, said) if program is not None else None
     each = set_of(chosen, number)
     if path is not None:
@@ -73,9 +79,9 @@ def set_of(chosen: Chosen | None, number: int) -> GroupSet | None:
 
 
 def survey_of(chosen: Chosen | None, cluster: Cluster) -> Survey:
-    """Where the program's groups land; without one, nothing."""
+    """Where the program's groups land; without one, what the servers' listings contradict."""
     if chosen is None:
-        return Survey()
+        return Survey(findings=tuple(check_claims(cluster)))
     resolved: Resolved = chosen.resolved
     return survey([resolved], cluster, chosen.world_size, settings=settings())
 
@@ -100,7 +106,7 @@ def text(cluster: Cluster, node: int, each: GroupSet | None, found: Survey) -> s
     for words in drawing.legend(cluster, node):
         page.line(words)
     if each is not None:
-        page.line(f"letters: the {len(each.members)} groups of set {each.id}, . for none")
+        page.line(f"letters: the {count(len(each.members), 'group')} of set {each.id}, . for none")
     add_placement(page, found.placement)
     if found.findings:
         page.line()
@@ -147,6 +153,7 @@ def catalogue() -> list[dict[str, Any]]:
             "link": each.link,
             "memory_gib": each.memory_gib,
             "pod": each.pod_type.name.lower(),
+            "pod_modes": [mode.name.lower() for mode in each.pod_modes],
             "note": each.note,
         }
         for each in INSTANCES.values()

@@ -69,7 +69,7 @@ class Cluster:
                 f"{name}:{self.nodes}: this server has no network for collectives",
                 fix="use one node, or an instance with EFA",
             )
-        if self.pod_mode is not PodMode.UNSET and self.instance.pod_type is not PodType.P2P:
+        if self.pod_mode not in self.instance.pod_modes:
             raise InvalidCluster(f"{name} has no UltraServer modes", fix="leave out pod=")
 
     @property
@@ -107,6 +107,11 @@ class Cluster:
     def size(self) -> int:
         """Devices of the whole cluster."""
         return self.nodes * self.local_rank_n
+
+    @property
+    def network_gbps_per_device(self) -> float:
+        """Each device's share of its node's network: 50 Gbps on trn2 at logical-core size 2."""
+        return self.instance.network_gbps / self.local_rank_n
 
     @cached_property
     def switch_v1(self) -> bool:
@@ -233,6 +238,7 @@ class Cluster:
             "lnc": self.core_size,
             "topology": self.instance.fabric.name,
             "network_gbps": self.instance.network_gbps,
+            "network_gbps_per_device": self.network_gbps_per_device,
             "pod": {
                 "type": self.instance.pod_type.name.lower(),
                 "mode": self.pod_mode.name.lower(),

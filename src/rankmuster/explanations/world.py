@@ -62,8 +62,10 @@ WORLD = {
         "128 devices on one trn2.48xlarge, which has 64 at logical-core size 2",
     ),
     "RM404": Explanation(
-        "What a server says about its chips contradicts what it was said to be, or another server.",
-        "The listing is of another kind of instance, or a chip is missing from it.",
+        "What a server says about its chips, or a program about those it was compiled for, "
+        "contradicts what the cluster was said to be, or another server.",
+        "The listing is of another kind of instance, a chip is missing from it, or the program was "
+        "compiled for another.",
         "--cluster trn2u.48xlarge:4:ls=node0.json where node0.json lists twelve chips",
     ),
     "RM501": Explanation(

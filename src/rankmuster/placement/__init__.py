@@ -39,8 +39,8 @@ def survey(
     The first program is the one whose groups are shown; those that name other sets are judged
     too. A world larger than the cluster is a finding, and nothing is placed then.
     """
-    findings = list(judge.check_world(cluster, world_size))
-    findings += judge.check_core_sizes(cluster, programs)
+    findings = [*judge.check_claims(cluster), *judge.check_world(cluster, world_size)]
+    findings += judge.check_targets(cluster, programs)
     shown: dict[str, Any] = {"cluster": cluster.to_dict(), "devices": {}, "groups": []}
     if world_size > cluster.size:
         return Survey(placement=shown, findings=tuple(findings))

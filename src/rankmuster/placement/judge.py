@@ -6,7 +6,7 @@ Every finding is about the cluster and one set; ids that do not exist are `verif
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -18,6 +18,8 @@ from rankmuster.placement.traffic import Traffic
 from rankmuster.ranks import fold
 from rankmuster.resolve import GroupSet, Resolved
 
+ANY_TARGET = "*"
+
 
 @dataclass(frozen=True, slots=True)
 class Placed:
@@ -27,8 +29,8 @@ class Placed:
     shapes: tuple[Shape, ...]
 
 
-def check_world(cluster: Cluster, world_size: int) -> Iterator[Finding]:
-    """RM002 and RM403: the world does not fit; RM403 and RM404: claims that contradict."""
+def check_claims(cluster: Cluster) -> Iterator[Finding]:
+    """RM403 and RM404: servers contradict the cluster, or each other."""
     listed = cluster.listed_core_size
     if listed is not None and listed != cluster.core_size:
         yield finding(
@@ -38,6 +40,10 @@ def check_world(cluster: Cluster, world_size: int) -> Iterator[Finding]:
         )
     for claim in cluster.claims:
         yield finding("RM404", claim)
+
+
+def check_world(cluster: Cluster, world_size: int) -> Iterator[Finding]:
+    """RM002 and RM403: the world does not fit."""
     if world_size <= cluster.size:
         return
     fits = [size for size in cluster.instance.core_sizes if _capacity(cluster, size) == world_size]
@@ -56,14 +62,25 @@ def _capacity(cluster: Cluster, core_size: int) -> int:
     return cluster.size * cluster.core_size // core_size
 
 
-def check_core_sizes(cluster: Cluster, programs: Iterable[Resolved]) -> Iterator[Finding]:
-    """RM403: a program was compiled for another logical-core size than the cluster's."""
+def check_targets(cluster: Cluster, programs: Sequence[Resolved]) -> Iterator[Finding]:
+    """RM403 and RM404: a program was compiled for other cores, or other chips."""
+    generation = cluster.instance.generation
+    if generation is None:
+        return
     sizes = {each.program.core_size for each in programs} - {None, cluster.core_size}
-    for size in sorted(filter(None, sizes)) if cluster.is_neuron else ():
+    for size in sorted(filter(None, sizes)):
         yield finding(
             "RM403",
             f"the program was compiled for logical-core size {size}, and {cluster.name} has"
             f" {cluster.core_size}",
+        )
+    chips = generation.name.lower()
+    targets = {each.program.target for each in programs} - {None, ANY_TARGET, chips}
+    for target in sorted(filter(None, targets)):
+        yield finding(
+            "RM404",
+            f"the program was compiled for {target} chips, and those of {cluster.name} are {chips}",
+            fix="compile for the cluster's chips, or name the cluster that it was compiled for",
         )
 
 
