@@ -112,6 +112,12 @@ def test_a_place_over_an_engine(options, environ, devices, size):
     assert (place.devices, place.world_size, place.root, place.findings) == (devices, size, "0", ())
 
 
+def test_device_0_belongs_to_process_0():
+    """Process 0 leads where nobody has an address."""
+    with pytest.raises(BrokenLaunch, match="says 1, and this process holds devices 0-1; give dev"):
+        carried(Loopback(4).transport(1), {}, LaunchOptions(devices=(0, 1)))
+
+
 def test_a_contradiction_is_brought_along():
     """Process numbers of two sources that differ become a finding of this process."""
     place = carried(Loopback(4).transport(1), {"JAX_PROCESS_ID": "2"})

@@ -42,7 +42,7 @@ from rankmuster.launch.secret import (
     piped_secret,
 )
 from rankmuster.launch.slurm import Slurm
-from rankmuster.ranks import unfold
+from rankmuster.ranks import fold, unfold
 from rankmuster.transport.base import Deadline, Transport
 from rankmuster.transport.doors import open_door
 from rankmuster.transport.interfaces import address_towards
@@ -137,12 +137,18 @@ def carried(
 ) -> Place:
     """This process's place for its next muster over *transport*, which says who we are.
 
-    No root has to be found and no secret kept. Raises `BrokenLaunch`.
+    No root has to be found and no secret kept. Raises `BrokenLaunch`, also where process 0 does not
+    hold device 0: the others could not know whom to ask.
     """
     options = with_environment(environ, options)
     process, processes = transport.process, transport.processes
     findings = _contradictions(transport.SOURCES, environ, options, process, processes)
     devices, size = _devices(process, processes, environ, options, findings)
+    if (0 in devices) != (process == 0):
+        raise BrokenLaunch(
+            f"{transport.SOURCES[0]} says {process}, and this process holds devices {fold(devices)}",
+            fix="give device 0 to process 0, or say --engine tcp",
+        )
     return Place(
         process=process,
         processes=processes,
