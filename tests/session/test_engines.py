@@ -114,7 +114,7 @@ def test_a_place_over_an_engine(options, environ, devices, size):
 
 def test_device_0_belongs_to_process_0():
     """Process 0 leads where nobody has an address."""
-    with pytest.raises(BrokenLaunch, match="says 1, and this process holds devices 0-1; give dev"):
+    with pytest.raises(BrokenLaunch, match="says 1, and we are to hold devices 0-1; give dev"):
         carried(Loopback(4).transport(1), {}, LaunchOptions(devices=(0, 1)))
 
 

@@ -146,7 +146,7 @@ def carried(
     devices, size = _devices(process, processes, environ, options, findings)
     if (0 in devices) != (process == 0):
         raise BrokenLaunch(
-            f"{transport.SOURCES[0]} says {process}, and this process holds devices {fold(devices)}",
+            f"{transport.SOURCES[0]} says {process}, and we are to hold devices {fold(devices)}",
             fix="give device 0 to process 0, or say --engine tcp",
         )
     return Place(
