@@ -76,7 +76,7 @@ def mla_idx_to_rid(chip: Chip, nec_dev: int, mla: int) -> int:
     """The chip's routing id. Raises InvariantError for a chip that is not available."""
     rid = _maps(chip, nec_dev, mla).mla_to_rid[mla]
     if rid is None:
-        raise InvariantError(f"maps->mla_to_rid[mla_idx] >= 0, for chip {mla}")
+        raise InvariantError(f"maps.mla_to_rid[mla] >= 0, for chip {mla}")
     return rid
 
 
@@ -90,7 +90,7 @@ def rid_to_mla_idx(chip: Chip, nec_dev: int, rid: int) -> int:
         my_rid = chip.resource_pool(nec_dev).rid
         if server_id(rid) != server_id(my_rid):
             raise InvariantError(
-                f"encd_get_server_id({rid}) == encd_get_server_id({my_rid}): routing id {rid}"
+                f"encd_get_server_id(rid) == encd_get_server_id(my_rid): routing id {rid}"
                 f" lies in server {server_id(rid)}, this device in {server_id(my_rid)}"
             )
         rid = in_server(rid)

@@ -12,7 +12,7 @@ import rankmuster
 from rankmuster.arch import mapping
 from rankmuster.arch.chip import NETWORK_DEVICE, Chip, Generation, chip_for
 from rankmuster.arch.devices import server_id
-from rankmuster.arch.fabric import TRN1_TORUS, TRN2_TORUS
+from rankmuster.arch.fabric import TRN1_TORUS, TRN2_TORUS, TRN3_SWITCH
 from rankmuster.errors import (
     InvalidCluster,
     InvariantError,
@@ -34,6 +34,12 @@ def cayman(*, built: bool = False) -> Chip:
     chip = chip_for(Generation.CAYMAN, TRN2_TORUS, core_size=2)
     if built:
         mapping.build_port_and_rid_map(chip, 0, range(16), range(16), RIDS)
+    return chip
+
+
+def behind_switch() -> Chip:
+    chip = chip_for(Generation.MARIANA, TRN3_SWITCH, core_size=2)
+    mapping.build_port_and_rid_map(chip, 0, range(16), range(16), RIDS)
     return chip
 
 
@@ -108,6 +114,18 @@ CASES: list[tuple[str, str, type[Exception], Callable[[], Any]]] = [
         "maps->device_id_maps_build",
         InvariantError,
         lambda: mapping.is_mla_available(cayman(), 0, 0),
+    ),
+    (
+        "maps.mla_to_rid[mla] >= 0",
+        "maps.mla_to_rid[mla] >= 0",
+        InvariantError,
+        lambda: mapping.mla_idx_to_rid(cayman(built=True), 0, 31),
+    ),
+    (
+        "encd_get_server_id(rid) == encd_get_server_id(my_rid)",
+        "encd_get_server_id(rid) == encd_get_server_id(my_rid)",
+        InvariantError,
+        lambda: mapping.rid_to_mla_idx(behind_switch(), 0, 0x17),
     ),
     (
         "TRN_PDS_ROUTING_ID_ASSERT_UNUSED(routing_id)",
