@@ -86,6 +86,7 @@ def test_a_program_from_standard_input(tmp_path):
         (["-n", "4", "--deadline", "0"], 2, "--deadline"),
         (["-n", "4", "--deadline", "nan"], 2, "--deadline"),
         (["-n", "4", "--", "no-such-command"], 2, "no-such-command"),
+        (["-n", "4", "--engine", "mpi"], 2, "--engine is for a launcher"),
         ([], 2, "say -n N"),
         (["-n", "8"], 1, "RM003"),
         (["-n", "2"], 1, "RM002"),

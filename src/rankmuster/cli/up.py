@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import IO, Any
 
 import click
+from click.core import ParameterSource
 
 from rankmuster import launch
 from rankmuster.cli.mustering import Muster, follow, follow_over, lead
@@ -116,7 +117,11 @@ def up(
     )
     options = LaunchOptions(world_size=world, devices_each=each, **place_options)
     if processes:
-        if given := [name for name, value in place_options.items() if value]:
+        given = [name for name, value in place_options.items() if value]
+        # RANKMUSTER_ENGINE is for whoever is launched, and no mistake here.
+        if engine in {engines.MPI, engines.TORCH} and "engine" in said_on_command_line():
+            given.append("engine")
+        if given:
             raise click.UsageError(
                 f"--{given[0].replace('_', '-')} is for a launcher's processes, not for -n"
             )
@@ -131,6 +136,13 @@ def up(
     if place is None:
         raise click.UsageError("no launcher started this process: say -n N to start N here")
     return follow(muster, place, ends, report_file)
+
+
+def said_on_command_line() -> set[str]:
+    """The options that were typed, not taken from the environment or a default."""
+    context = click.get_current_context()
+    typed = ParameterSource.COMMANDLINE
+    return {name for name in context.params if context.get_parameter_source(name) is typed}
 
 
 def start(muster: Muster, devices: Sequence[range], report_file: IO[str] | None) -> int:
