@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rankmuster.formats.hlo.cones import callees
 from rankmuster.formats.hlo.instruction import METADATA, USUAL, Instruction, instruction_at
 from rankmuster.formats.hlo.module import Module
-from rankmuster.formats.hlo.scanner import Text, malformed, shown
+from rankmuster.formats.hlo.scanner import malformed, shown
 from rankmuster.formats.hlo.sites import CALLS, OPCODES, behind
 
 _MAX_NESTING = 64
@@ -59,13 +59,14 @@ class Call:
 
 
 def call_at(
-    text: Text, site: int, opcode: bytes, caller: int, low: int, high: int
+    module: Module, site: int, opcode: bytes, caller: int, low: int
 ) -> tuple[CallText | None, int]:
-    """The call whose *opcode* stands at *site* in text[low:high], and where to go on.
+    """The call whose *opcode* stands at *site* in the body of *caller*, and where to go on.
 
     None where the site stands inside another instruction or a comment. *low* and where to go on
     are those of `instruction_at`.
     """
+    text, high = module.text, module.ends[caller]
     line = text.rfind(b"\n", low, site) + 1 or low
     match = _USUAL.match(text, line, high)
     if match is not None and match.start(3) == site:

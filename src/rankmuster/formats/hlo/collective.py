@@ -32,6 +32,7 @@ _FRONTEND_PAIRS = re.compile(
 )
 _USUAL = re.compile(USUAL + rb"(?:, channel_id=(\d{1,18}+))?+")
 _LONGEST_LINE = 1 << 18  # twenty thousand ids written out; a longer line is walked
+_SHORT_LINE = 1 << 11
 _TO_APPLY = b", to_apply="
 _METADATA_STARTS = b", metadata={"
 _METADATA = re.compile(METADATA)
@@ -128,20 +129,24 @@ class CollectiveReader:
             return None
         name, shape, opcode, operands, channel = match.groups()
         stop = match.end()
-        high = min(high, stop + _LONGEST_LINE)
-        end = text.find(b"\n", stop, high)
-        if end < 0:
-            return None
-        if text[end + 1 : end + 80].lstrip()[:1] == b",":  # it goes on with its next attribute
+        # Short lines are copied: a map is searched much more slowly than bytes are.
+        tail = text[stop : min(high, stop + _SHORT_LINE)]
+        end = tail.find(b"\n")
+        if end < 0 or end > _SHORT_LINE - 80:
+            tail = text[stop : min(high, stop + _LONGEST_LINE)]
+            end = tail.find(b"\n")
+            if end < 0:
+                return None
+        if tail[end + 1 : end + 80].lstrip()[:1] == b",":  # it goes on with its next attribute
             return None
         metadata, rest = b"", b""
-        found = text.find(_METADATA_STARTS, stop, end)
+        found = tail.find(_METADATA_STARTS, 0, end)
         if found >= 0:
-            span = _METADATA.match(text, found, end)
+            span = _METADATA.match(tail, found, end)
             if span is None:
                 return None
-            metadata, rest = span[1], text[span.end() : end]
-        before = text[stop : found if found >= 0 else end]
+            metadata, rest = span[1], tail[span.end() : end]
+        before = tail[: found if found >= 0 else end]
         count = operands.count(b",") + 1 if operands else 0
         words = (opcode, shape, count, channel is not None, before, rest)
         if words not in self._usual_forms:
@@ -151,7 +156,7 @@ class CollectiveReader:
             return None
         return Collective(
             start=match.start(1),
-            end=end,
+            end=stop + end,
             place=place,
             name=name,
             operands=operands,

@@ -18,18 +18,19 @@ from rankmuster.formats.hlo.instruction import (
 from rankmuster.formats.hlo.module import Computation, Module
 from rankmuster.formats.hlo.scanner import Text, blank_comments, malformed, shown, skip_space
 
-# The instruction as nearly all are printed: an array shape, flat operands and attributes, on one
-# line of its own.
-_LINE = re.compile(
+# The instruction as nearly all are printed: an array shape or a tuple of them, flat operands and
+# attributes, on one line of its own.
+LINE = re.compile(
     rb'[ \t]*+(ROOT[ \t]++)?+%?([^\s%=(){}\[\],"/]++)[ \t]++=[ \t]++'
-    rb"(?:[a-z][a-z0-9]*+\[[\d,]*+\](?:\{[^}\n]*+\})?+[ \t]++)?+"
-    rb'([a-z][a-z0-9-]*+)\(([^()"/\[{]*+)\)'
+    rb"(?:[a-z][a-z0-9]*+\[[\d,]*+\](?:\{[^}\n]*+\})?+[ \t]++"
+    rb'|(\((?:[^()"]++|\((?:[^()"]++|\([^()"]*+\))*+\))*+\))[ \t]++)?+'
+    rb'([a-z][a-z0-9-]*+)\(((?:[^()"/\[{]++|/\*index=\d++\*/)*+)\)'
     rb"((?:, [a-z_-]++="
     rb'(?:\{(?:[^{}"]++|\{[^{}"]*+\}|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+\}'
     rb'|\[[\d,]*+\]<=\[[\d,]*+\](?:T\([\d,]*+\))?|[^\s,{}()\[\]"]++))*+)'
 )
-_LEADING_COMMA = re.compile(rb"\n\s*+,")
-_CONTROL = re.compile(rb"control-predecessors=\{([^}]*)\}")
+LEADING_COMMA = re.compile(rb"\n\s*+,")
+CONTROL = re.compile(rb"control-predecessors=\{([^}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,15 @@ def read_graph(text: Text, computation: Computation) -> Graph:
 _NO_OPCODES = frozenset((b"send-update", b"recv-update"))  # only async ops have updates
 
 
+def flat_names(operands: bytes) -> list[bytes]:
+    """The names in "%a, b, /*index=5*/%c", or in the same with shapes."""
+    if b"[" in operands or b"(" in operands:
+        return [name for name, _ in split_operands(operands)]
+    if b"/" in operands:
+        operands = blank_comments(operands)
+    return operands.replace(b"%", b"").replace(b" ", b"").split(b",")
+
+
 class _Builder:
     def __init__(self, text: Text, computation: Computation) -> None:
         self.text, self.computation = text, computation
@@ -90,15 +100,16 @@ class _Builder:
         if b"//" in body:
             body = blank_comments(body)
         # Lines that begin with a comma continue the line above: then no line is whole by itself.
-        usual = _LEADING_COMMA.search(body) is None
+        usual = LEADING_COMMA.search(body) is None
         skip_to = position
         for line in body.split(b"\n"):
             start, position = position, position + len(line) + 1
             if start < skip_to:  # the tail of an instruction over several lines
                 continue
-            match = _LINE.fullmatch(line) if usual else None
-            if match is not None:
-                self._add(start, *match.groups())
+            match = LINE.fullmatch(line) if usual else None
+            if match is not None and (match[3] is None or is_shape(match[3])):
+                root, name, _, opcode, operands, rest = match.groups()
+                self._add(start, root, name, opcode, operands, rest)
             elif line and not line.isspace():
                 skip_to = self._general(start, end)
 
@@ -135,7 +146,7 @@ class _Builder:
         else:
             needs = self._resolve(start, operands)
         self.operands.append(len(needs))
-        if b"control-predecessors=" in rest and (control := _CONTROL.search(rest)):
+        if b"control-predecessors=" in rest and (control := CONTROL.search(rest)):
             needs += self._resolve(start, control[1])
         self.starts.append(start)
         self.opcodes.append(opcode)
@@ -148,10 +159,7 @@ class _Builder:
 
     def _resolve(self, start: int, operands: bytes) -> tuple[int, ...]:
         """The places of the instructions that *operands* names, with or without shapes."""
-        if b"[" in operands or b"/" in operands or b"(" in operands:
-            names = [name for name, _ in split_operands(operands)]
-        else:
-            names = operands.replace(b"%", b"").replace(b" ", b"").split(b",")
+        names = flat_names(operands)
         try:
             return tuple([self.names[name] for name in names])
         except KeyError:

@@ -75,6 +75,8 @@ def split_operands(text: bytes) -> list[tuple[bytes, bytes]]:
     if b"/" in text:
         text = blank_comments(text)
     if b"[" not in text and b"(" not in text:
+        if b"," not in text and text:
+            return [(text.strip().lstrip(b"%"), b"")]
         return [(part.strip().lstrip(b"%"), b"") for part in text.split(b",") if part.strip()]
     found = []
     position = skip_space(text, 0, len(text))

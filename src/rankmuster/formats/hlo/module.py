@@ -37,7 +37,7 @@ _ENTRY = re.compile(rb"ENTRY\s")
 _NO_HEADER = frozenset(b"}H/")
 _MAIN = b'"main"'
 _COUNT = re.compile(rb"\d{1,18}")
-_SMALL = 1 << 17  # up to here walking every bracket costs a millisecond or two
+SMALL = 1 << 17  # up to here reading every line costs a few milliseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ def parse_module(text: Text, lines: Lines, *, arrays: bool = False) -> Module:
         raise malformed(text, start, "no HloModule here", fix="give HLO text as XLA prints it")
     header, position = attributes(text, match.end(), len(text))
     frame = None
-    if len(text) >= _SMALL:
+    if len(text) >= SMALL:
         frame = _by_columns(text, position, lines)
     headers, firsts, starts, ends, tables = frame or _by_brackets(text, position)
     return Module(

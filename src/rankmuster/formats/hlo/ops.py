@@ -28,6 +28,9 @@ from rankmuster.program import REDUCING, Node, Op, OpKind, walk
 MAX_IDS_IN_ALL = 1 << 22
 
 
+_Shapes = tuple[Shape | None, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class _Settled:
     """What all collectives of one form share: their set and what follows from the form alone."""
@@ -37,6 +40,7 @@ class _Settled:
     size: int | None
     root: int | None
     data: Posted | None
+    by_shapes: dict[_Shapes, Posted]  # where the operands' shapes decide as well
 
 
 class OpBuilder:
@@ -73,7 +77,7 @@ class OpBuilder:
             if settled is None:
                 settled = self._settled[form] = self._settle(collective)
             reduce = self._reduce(collective) if form.kind in REDUCING else None
-            data = settled.data or posted(form, settled.size, lambda: self._shapes(collective))
+            data = settled.data or self._posted(collective, settled)
         except InvalidProgram as error:
             raise self._placed(error, collective) from error
         if form.problems or data.misfits or form.has_dynamic_root:
@@ -124,16 +128,22 @@ class OpBuilder:
             size=size,
             root=0 if is_rooted else None,
             data=None if needs_operands(form) else posted(form, size, tuple),
+            by_shapes={},
         )
 
-    def _shapes(self, collective: Collective) -> list[Shape | None]:
+    def _posted(self, collective: Collective, settled: _Settled) -> Posted:
         body = self.module.computation(collective.place)
-        return [
-            parse_shape(inline)
-            if inline
-            else self._definitions.shape_of(body, name, collective.start)
-            for name, inline in split_operands(collective.operands)
-        ]
+        shapes = tuple(
+            [
+                parse_shape(inline)
+                if inline
+                else self._definitions.shape_of(body, name, collective.start)
+                for name, inline in split_operands(collective.operands)
+            ]
+        )
+        if shapes not in settled.by_shapes:
+            settled.by_shapes[shapes] = posted(collective.form, settled.size, lambda: shapes)
+        return settled.by_shapes[shapes]
 
     def _note_form(self, collective: Collective, data: Posted) -> None:
         form = collective.form

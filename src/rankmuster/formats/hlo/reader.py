@@ -20,10 +20,10 @@ from rankmuster.formats.hlo.collective import Collective, CollectiveReader
 from rankmuster.formats.hlo.cones import Cones
 from rankmuster.formats.hlo.counts import Known, known_counts
 from rankmuster.formats.hlo.graph import Graphs
-from rankmuster.formats.hlo.module import parse_module
+from rankmuster.formats.hlo.module import SMALL, parse_module
 from rankmuster.formats.hlo.notes import Notes
 from rankmuster.formats.hlo.ops import OpBuilder
-from rankmuster.formats.hlo.order import issue_order
+from rankmuster.formats.hlo.order import issue_order, quick_order
 from rankmuster.formats.hlo.pairs_of_sends import Done, check_consumers, check_done, check_schedule
 from rankmuster.formats.hlo.predicates import Predicates
 from rankmuster.formats.hlo.scanner import Text, malformed
@@ -88,8 +88,8 @@ class Reader:
         )
 
     def _read_sites(self) -> None:
-        text, starts, ends = self._text, self._module.starts, self._module.ends
-        reader = CollectiveReader(text)
+        starts, ends = self._module.starts, self._module.ends
+        reader = CollectiveReader(self._text)
         calls: list[CallText] = []
         place, low, high = -1, 0, 0
         for position, opcode in self._sites:
@@ -101,7 +101,7 @@ class Reader:
             if opcode in DONES:
                 self._dones.append(Done(place, position, opcode))
             elif opcode in CALLERS:
-                call, low = call_at(text, position, opcode, place, low, high)
+                call, low = call_at(self._module, position, opcode, place, low)
                 if call is not None:
                     calls.append(call)
             else:
@@ -134,11 +134,23 @@ class Reader:
         return {place: self._order(place, found) for place, found in sites.items()}
 
     def _order(self, place: int, sites: list[Site]) -> list[Site]:
+        sites.sort(key=lambda site: site.start)
         if self._module.is_scheduled or not sites:
-            return sorted(sites, key=lambda site: site.start)
+            return sites
+        if len(self._text) >= SMALL and (quick := self._quick_order(place, sites)):
+            return quick
         graph = self._graphs.of(place)
         by_place = {graph.at(site.start): site for site in sites}
         return [by_place[at] for at in issue_order(graph, by_place, Cones(self._module))]
+
+    def _quick_order(self, place: int, sites: list[Site]) -> list[Site] | None:
+        """Of a large text only as much is read, and checked, as the order of its ops takes."""
+        if len(sites) == 1:
+            return sites
+        by_start = {site.start: site for site in sites}
+        start, end = self._module.starts[place], self._module.ends[place]
+        order = quick_order(self._text, start, end, list(by_start))
+        return [by_start[at] for at in order] if order else None
 
     def _signing_order(self, orders: dict[int, list[Site]]) -> Iterator[Collective]:
         """Every reached collective once, where it is issued first."""

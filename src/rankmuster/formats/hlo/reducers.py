@@ -26,7 +26,8 @@ _STANDARD = {
 _LEFT = rb'\s*+%?([^\s%=(){}\[\],"/]++) = [a-z][a-z0-9]*+\[\](?:\{\})?+ '
 _USUAL = re.compile(
     2 * (_LEFT + rb"parameter\(([01])\)(?:" + METADATA.replace(b"=(", b"=(?:") + rb")?+\n")
-    + rb"\s*+ROOT\s++" + _LEFT.replace(b"(", b"(?:", 1)
+    + rb"\s*+ROOT\s++"
+    + _LEFT.replace(b"(", b"(?:", 1)
     + rb'([a-z]++)\(%?([^\s%=(){}\[\],"/]++), %?([^\s%=(){}\[\],"/]++)\)'
     rb"(?:" + METADATA.replace(b"=(", b"=(?:") + rb")?+\s*+\Z"
 )
