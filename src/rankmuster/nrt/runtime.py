@@ -133,8 +133,9 @@ class Runtime:
 
     def _free(self, world: GlobalComm, deadline: Deadline) -> None:
         with holding_setup(self.registry, world.identity.nec_dev_id, deadline):
-            for model in [each for each in self._models.values() if each.world is world][::-1]:
-                self._forget(model)
+            for model in reversed(list(self._models.values())):
+                if model.world is world:
+                    self._forget(model)
             # A set-up that failed while we waited has taken its world out itself.
             if self.registry.get(world.identity.nec_dev_id, world.identity.ctx_id) is world:
                 tear_down(self.registry, world, self.nccom)
@@ -195,11 +196,14 @@ class Runtime:
     def nrt_unload(self, model: Model) -> None:
         """Give a loaded program's communicators back."""
         self._check_ready()
-        if not isinstance(model, Model) or self._models.get(id(model)) is not model:
-            raise BadHandle(f"{model!r} is not a loaded program of this runtime")
+        stranger = BadHandle(f"{model!r} is not a loaded program of this runtime")
+        if not isinstance(model, Model):
+            raise stranger
         nec_dev = model.world.identity.nec_dev_id
         with holding_setup(self.registry, nec_dev, self._deadline()):
             self._check_ready()
+            if self._models.get(id(model)) is not model:
+                raise stranger
             self._forget(model)
 
     # host-driven exchanges
