@@ -128,6 +128,7 @@ class Switchboard:
         self._parked_bytes = 0
         self._turned_away: Counter[str] = Counter()  # by other processes
         self._dialled: dict[int, int] = {}  # seat -> handle to send on
+        self._gone: set[int] = set()  # seats of processes that were lost
         self._inbound: dict[int, Identity] = {}  # handles of peers that send to us
 
     def reach_root(self) -> Waits[None]:
@@ -176,7 +177,12 @@ class Switchboard:
             return {}
         seats = {handle: seat for seat, handle in self._dialled.items()}
         there = self.endpoint.unreached().items()
-        return {seats[handle]: why for handle, why in there if handle in seats}
+        gone = self._gone
+        return {
+            seats[handle]: why
+            for handle, why in there
+            if handle in seats and seats[handle] not in gone
+        }
 
     def _root_host(self) -> str:
         return split_address(self.place.root)[0]
@@ -398,6 +404,7 @@ class Switchboard:
     def _lose_seat(self, seat: int, why: str) -> None:
         if self.seating is None:
             return
+        self._gone.add(seat)
         for device in self.seating.devices_of(seat):
             self.groups.lost(device, why)
 
