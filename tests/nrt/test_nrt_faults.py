@@ -38,15 +38,15 @@ for name, call in calls.items():
 said.append(nrt.nrt_close())
 print(*map(int, said))
 """
-DEADLINE_S = 3.0
+SHORT_S, LONG_S = 3.0, 30.0  # a call that must time out, and one that must not
 FAILURE, TIMEOUT = 1, 5
 
 
-def run(phase: str, victim: int) -> tuple[list[list[int]], list[str], float]:
+def run(phase: str, victim: int, deadline_s: float) -> tuple[list[list[int]], list[str], float]:
     """What each survivor was told, what it logged, and how long all of them took."""
     environ = {
         "NEURON_RT_ROOT_COMM_ID": free_root(),
-        "RANKMUSTER_NRT_DEADLINE": str(DEADLINE_S),
+        "RANKMUSTER_NRT_DEADLINE": str(deadline_s),
         "PATH": "",
     }
     began = time.monotonic()
@@ -67,7 +67,7 @@ def run(phase: str, victim: int) -> tuple[list[list[int]], list[str], float]:
 
 def test_nobody_dies() -> None:
     """The same script without a victim goes all the way."""
-    told, logs, _ = run("", -1)
+    told, logs, _ = run("", -1, LONG_S)
     assert (told, logs) == ([[0] * 5] * 3, [""] * 3)
 
 
@@ -77,7 +77,8 @@ def test_nobody_dies() -> None:
 )
 def test_one_dies(phase: str, victim: int) -> None:
     """Everything before its death succeeds, that call fails everywhere, and closing still works."""
-    told, logs, took_s = run(phase, victim)
+    # Nobody can tell that a process never came, but by the clock; a lost one is seen at once.
+    told, logs, took_s = run(phase, victim, SHORT_S if phase == "build" else LONG_S)
     before = ["init", "build", "load", "barrier"].index(phase)
     for *good, failed, closed in told:
         assert (good, closed) == ([0] * before, 0)
@@ -86,4 +87,4 @@ def test_one_dies(phase: str, victim: int) -> None:
     names = [f"device {victim}", "the root", f"from {victim}", "waiting for", "failed signature"]
     assert all(any(name in log for name in names) for n, log in enumerate(logs) if n != victim)
     assert any(f"device {victim}" in log or "the root" in log for log in logs)
-    assert took_s < DEADLINE_S + 8.0
+    assert took_s < LONG_S / 2

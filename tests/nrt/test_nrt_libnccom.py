@@ -49,7 +49,7 @@ def soon(seconds: float = 5.0) -> Deadline:
     return Deadline.after(seconds)
 
 
-def meet(sizes: list[int], *, devices: list[int] | None = None, heal_s: float = 0.2) -> list[Any]:
+def meet(sizes: list[int], *, devices: list[int] | None = None, heal_s: float = 0.5) -> list[Any]:
     """What becomes of devices that take the world for these sizes."""
     root = free_root()
 

@@ -72,7 +72,7 @@ def failing(leave: int, *, late: bool = False) -> list[str]:
         try:
             if me == leave:
                 if late:
-                    time.sleep(0.4)
+                    time.sleep(0.8)
                 return "left"
             barrier.wait(Deadline.after(0.2 if late and me == 2 else 5.0))
         except MusterError as error:

@@ -131,13 +131,13 @@ def test_the_barrier_fails_for_good() -> None:
     def body(runtime: Runtime, device: int) -> list[Any]:
         built = runtime.nrt_build_global_comm(0, device, 2)
         if device == 1:
-            time.sleep(0.6)
+            time.sleep(1.4)
             return [built]
         first = runtime.nrt_barrier(0, device, 2)
         began = time.monotonic()
         return [built, first, runtime.nrt_barrier(0, device, 2), time.monotonic() - began < 0.1]
 
-    told = world_of(2, body, deadline_s=0.4)
+    told = world_of(2, body, deadline_s=1.0)
     assert told[0] == [OK, Status.TIMEOUT, Status.TIMEOUT, True]
 
 
