@@ -16,7 +16,7 @@ from rankmuster.protocol.muster import MusterRefused, muster
 from rankmuster.testing.rehearsed import Ending, Rehearsed
 from rankmuster.testing.scenario import Scenario
 from rankmuster.testing.simulate import collector_paused, simulate
-from rankmuster.testing.virtual import LATENCY_S
+from rankmuster.testing.virtual_network import LATENCY_S
 
 SIGNATURE, OTHER = b"s" * 16, b"x" * 16
 UNIQUE_ID = bytes(range(128))

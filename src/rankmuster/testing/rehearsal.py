@@ -7,24 +7,22 @@ one, and so is the code that carries their messages. Only connections and clock 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 
 from rankmuster.bringup import BringUp
 from rankmuster.errors import InvariantError
-from rankmuster.finding import Finding
 from rankmuster.launch.base import Place
 from rankmuster.program import Program
-from rankmuster.protocol.causes import Cause
 from rankmuster.report import Disagreement
 from rankmuster.resolve import Resolved
 from rankmuster.session import Held, Session, come_up
-from rankmuster.switchboard import Wait, Waits
-from rankmuster.testing.faults import Fault, Strangers
-from rankmuster.testing.rehearsed import Ending, Rehearsed, Said, slowest_path
+from rankmuster.testing.faults import STEP, Fault, Strangers
+from rankmuster.testing.process import Killed, Liar, Process, Slow, Stopped
+from rankmuster.testing.rehearsed import Rehearsed, Said, slowest_path
 from rankmuster.testing.scenario import Scenario, altered, usual_program
-from rankmuster.testing.virtual import VirtualEndpoint, VirtualNetwork
+from rankmuster.testing.virtual import VirtualEndpoint
+from rankmuster.testing.virtual_network import VirtualNetwork
 from rankmuster.transport.base import Deadline, Identity
 from rankmuster.transport.handshake import Credentials
 
@@ -34,67 +32,7 @@ HOST_PROCESSES = 8
 START_S = 0.05  # within which the processes start
 READ_S = 0.02  # the longest that one reads its program
 LATE_S = 1.0  # after its deadline, a process that has not ended hangs
-SPINS = 1000  # turns of one process in one moment: it is not waiting for anything
 KINDS = ("left without a word", "not our protocol", "wrong secret", "silent")
-
-
-class _Killed(BaseException):
-    """Ends a process in the middle of what it does."""
-
-
-class _Stopped(BaseException):
-    """Freezes it there."""
-
-
-class Liar(BringUp):
-    """Hands in the card of one program and forms the groups of another."""
-
-    held: Resolved
-
-    def form_groups(self, resolved: Resolved) -> Waits[Cause | None]:
-        """Form the groups, with the signatures of what it really holds."""
-        del resolved
-        return (yield from super().form_groups(self.held))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slow:
-    """A program that is there at once, and a reader that takes its time all the same."""
-
-    read: Callable[[], Held]
-    now: Callable[[], float]
-    done_at: float
-
-    @property
-    def done(self) -> bool:
-        """Whether the time is over."""
-        return self.now() >= self.done_at
-
-    def result(self) -> Held:
-        """The program."""
-        return self.read()
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Process:
-    """One of them: where it is in its bring-up, and how it ended."""
-
-    number: int
-    double: bool
-    place: Place
-    faults: list[Fault]
-    endpoint: VirtualEndpoint
-    deadline: Deadline
-    up: BringUp
-    steps: Waits[Session]
-    wait: Wait | None = None
-    alarm: float | None = None
-    woken: bool = False
-    packets: int = 0
-    turned_at: float = -1.0
-    turns: int = 0
-    phases: dict[str, float] = field(default_factory=dict)
-    ending: Ending | None = None
 
 
 def rehearse(scenario: Scenario) -> Rehearsed:
@@ -127,9 +65,9 @@ class _Rehearsal:
         end = max(last_start, START_S) + scenario.deadline_s + LATE_S
         network.run(end, lambda: self.running > 0)
         for process in self.processes:
+            process.steps.close()
             if process.ending is None:
-                process.steps.close()
-                process.ending = _ending(process, "hangs", end)
+                process.ending = process.ends("hangs", end)
         return self._rehearsed()
 
     # the lives of processes
@@ -181,7 +119,6 @@ class _Rehearsal:
             place=place,
             faults=[each for each in scenario.faults if each.process == number and not double],
             endpoint=endpoint,
-            deadline=deadline,
             up=up,
             steps=come_up(
                 up, self._reader(number), scenario.path, aside=partial(self._reading, deadline.now)
@@ -234,16 +171,17 @@ class _Rehearsal:
         if self.network.now < process.endpoint.busy_until:
             self._wake(process)
             return
-        self._count_turn(process)
+        if process.spins(self.network.now):
+            raise InvariantError(f"process {process.number} spins; {self.scenario.replay}")
         try:
             self._advance(process)
         except StopIteration as stop:
             self._end(process, stop.value)
         except Disagreement as no:
             self._end(process, no)
-        except _Killed:
+        except Killed:
             self._kill(process)
-        except _Stopped:
+        except Stopped:
             self._stop(process)
         else:
             self._set_alarm(process)
@@ -270,33 +208,15 @@ class _Rehearsal:
             process.alarm = None
             self._turn(process)
 
-    def _count_turn(self, process: Process) -> None:
-        if process.turned_at != self.network.now:
-            process.turned_at, process.turns = self.network.now, 0
-        process.turns += 1
-        if process.turns > SPINS:
-            raise InvariantError(f"process {process.number} spins; {self.scenario.replay}")
-
     # what befalls them
 
     def _begin(self, process: Process, phase: str) -> None:
         process.phases[phase] = process.endpoint.now()
-        self._strike(process, phase)
+        process.strike(phase)
 
     def _count_packet(self, process: Process) -> None:
-        self._strike(process, f"step{process.packets}")
+        process.strike(f"{STEP}{process.packets}")
         process.packets += 1
-
-    def _strike(self, process: Process, when: str) -> None:
-        """Carry out, inside the process, what befalls it now."""
-        for fault in process.faults:
-            if fault.when == when and process.ending is None:
-                process.faults = [each for each in process.faults if each is not fault]
-                if fault.kind == "kill":
-                    raise _Killed
-                if fault.kind == "stop":
-                    raise _Stopped
-                process.endpoint.busy_until = process.endpoint.now() + fault.seconds
 
     def _befall(self, process: Process, fault: Fault) -> None:
         """Carry out, from outside, what befalls a process at a time."""
@@ -307,7 +227,7 @@ class _Rehearsal:
         elif fault.kind == "stop":
             self._stop(process)
         else:
-            process.endpoint.busy_until = process.endpoint.now() + fault.seconds
+            process.delay(fault.seconds)
 
     def _kill(self, process: Process) -> None:
         process.endpoint.die()
@@ -327,11 +247,11 @@ class _Rehearsal:
     def _leave(self, process: Process, how: str, no: Disagreement | None = None) -> None:
         self.running -= 1
         found = () if no is None else no.report.findings
-        process.ending = _ending(process, how, process.endpoint.now(), found)
+        process.ending = process.ends(how, process.endpoint.now(), found)
 
     def _rehearsed(self) -> Rehearsed:
         living = [each for each in self.processes if each.ending and each.ending.lives]
-        last = max(living, key=lambda each: each.endpoint.now(), default=None)
+        last = max(living, key=lambda each: each.ending.at if each.ending else 0.0, default=None)
         return Rehearsed(
             scenario=self.scenario,
             endings=tuple(each.ending for each in self.processes if each.ending),
@@ -342,17 +262,6 @@ class _Rehearsal:
             rounds=max((each.endpoint.depth for each in living), default=0),
             slowest_path=slowest_path(last.endpoint.last) if last else (),
         )
-
-
-def _ending(process: Process, how: str, at: float, findings: tuple[Finding, ...] = ()) -> Ending:
-    return Ending(
-        process=process.number,
-        double=process.double,
-        at=at,
-        phase=next(reversed(process.phases), "start"),
-        how=how,
-        findings=findings,
-    )
 
 
 def _phase_times(processes: list[Process]) -> dict[str, float]:

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from rankmuster.finding import Finding
 from rankmuster.ranks import fold
 from rankmuster.testing.scenario import Scenario
-from rankmuster.testing.virtual import Packet
+from rankmuster.testing.virtual_network import Packet
 
 SCHEMA = "rankmuster.simulation/1"
 DEAD = frozenset({"killed", "stopped"})
