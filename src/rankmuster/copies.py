@@ -31,12 +31,16 @@ class ProgramCopy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProgramClass:
-    """All copies that say the same to every check; `devices` are theirs, ascending."""
+    """All copies that say the same to every check; `devices` are theirs, ascending.
+
+    Messages call those who run it `name`, where it has one, and else by their devices.
+    """
 
     number: int
     resolved: Resolved
     devices: tuple[int, ...]
     copies: tuple[ProgramCopy, ...]
+    name: str = ""
 
 
 def classes(copies: Iterable[ProgramCopy]) -> tuple[ProgramClass, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -54,6 +54,14 @@ def answer(each: Finding) -> Verdict:
     if each.code in BETWEEN_PROGRAMS or each.code.startswith("RM3"):
         return "differ"
     return "invalid" if each.code.startswith(("RM0", "RM1", "RM2")) else "agree"
+
+
+def exit_code(findings: Sequence[Finding], *, strict: bool = False) -> int:
+    """1 for an error (*strict*: or a warning), 3 for "undecided", else 0 (design §2.1)."""
+    severe = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
+    if any(each.severity in severe for each in findings):
+        return 1
+    return 3 if verdict(findings) == "undecided" else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,10 +193,7 @@ class Report:
 
     def exit_code(self, *, strict: bool = False) -> int:
         """1 for an error (*strict*: or a warning), 3 for "undecided", else 0 (design §2.1)."""
-        severe = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
-        if any(each.severity in severe for each in self.findings):
-            return 1
-        return 3 if self.verdict == "undecided" else 0
+        return exit_code(self.findings, strict=strict)
 
     def adding(self, *findings: Finding, timings: Mapping[str, float] | None = None) -> Report:
         """The report with more findings, and with more timings."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rankmuster.finding import OpRef
 from rankmuster.program import Op
@@ -14,6 +14,15 @@ LONGEST = 60  # characters of one part of a message; the finding's own fields ho
 def short(text: str) -> str:
     """The text, cut where it would not fit on a line."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def contrast(texts: Sequence[str]) -> list[str]:
+    """Each text, cut to a line around the first place where they are not the same."""
+    if max(map(len, texts)) <= LONGEST:
+        return list(texts)
+    alike = next((n for n, each in enumerate(zip(*texts)) if len(set(each)) > 1), 0)  # noqa: B905 of other lengths
+    start = texts[0].rfind(" ", 0, max(0, alike - LONGEST // 4)) + 1
+    return [short(f"...{each[start:]}" if start else each) for each in texts]
 
 
 def who(devices: Iterable[int]) -> str:
@@ -42,5 +51,6 @@ def reference(op: Op, index: int, in_group: int) -> OpRef:
 
 def place(index: int, total: int, op: Op) -> str:
     """Where an op stands, as messages say it: " (op 17 of 42, grad.0, model.py:123)"."""
-    told = (f"op {index} of {total}", short(op.name), short(op.source))
+    label = f"label {op.label}" if op.label and op.label not in op.name else ""
+    told = (f"op {index} of {total}", short(op.name), short(label), short(op.source))
     return f" ({', '.join(part for part in told if part)})"

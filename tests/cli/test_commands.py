@@ -310,6 +310,48 @@ def test_diff_of_membership(rankmuster: Rankmuster, here: Path) -> None:
     assert (found["code"], found["field"]) == ("RM308", "members")
 
 
+@pytest.mark.parametrize(
+    ("changes", "code", "codes"),
+    [
+        ({"replica_groups": [[[0, 1, 2, 3]], [[0, 2], [1, 3]]]}, 1, [("RM308", "error")]),
+        ({"replica_groups": [[[0, 1, 2, 3]], [[2, 3], [0, 1]]]}, 0, [("RM310", "info")]),
+        ({"ops": []}, 1, [("RM306", "error")]),
+    ],
+)
+def test_diff_says_what_check_says(
+    rankmuster: Rankmuster, here: Path, changes: Any, code: int, codes: list[tuple[str, str]]
+) -> None:
+    """Codes, severities and the exit code are those of a world where one device runs A."""
+    (here / "other.json").write_text(program(**changes))
+    ran = rankmuster("diff", "other.json", "good.json", "--format", "json")
+    assert ran.code == code
+    assert [(each["code"], each["severity"]) for each in ran.json][:1] == codes
+    pattern = ["check", "--ranks", "0=other.json", "--ranks", "1-3=good.json", "--format", "json"]
+    checked = rankmuster(*pattern)
+    assert checked.code == code
+    found = [(each["code"], each["severity"]) for each in checked.json["findings"]]
+    assert codes[0] in found
+    told = rankmuster("diff", "other.json", "good.json").out
+    assert "device" not in told.replace("2 different programs", "")
+
+
+def test_diff_cannot_tell_what_is_not_recorded(rankmuster: Rankmuster, here: Path) -> None:
+    """A reduce op that one file leaves open is undecided; one that both do is said to be open."""
+    ops = json.loads(program())["ops"]
+    (here / "open.json").write_text(program(ops=[ops[0] | {"reduce": None}, *ops[1:]]))
+    assert rankmuster("diff", "open.json", "good.json").code == 3
+    same = rankmuster("diff", "open.json", "open.json")
+    assert same.code == 0
+    assert "not recorded: reduce" in same.out
+
+
+def test_diff_of_programs_without_collectives(rankmuster: Rankmuster, here: Path) -> None:
+    """Nothing beside nothing is no match."""
+    (here / "none.json").write_text(program(ops=[]))
+    ran = rankmuster("diff", "none.json", "none.json", "--format", "json")
+    assert (ran.code, [each["code"] for each in ran.json]) == (3, ["RM312"])
+
+
 def test_diff_of_equal_programs(rankmuster: Rankmuster, here: Path) -> None:
     """Equal programs are said to be identical, with exit code 0."""
     ran = rankmuster("diff", "good.json", "d/0.json")

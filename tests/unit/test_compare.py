@@ -370,3 +370,33 @@ def test_an_op_too_many_or_too_few_on_a_pair_names_who_is_alone(
     assert (found.code, found.ranks) == ("RM306", (odd,))
     assert (found.others, found.majority) == (others, True)
     assert found.message.startswith(f"group 0: device {odd} {'posts' if more else 'lacks'} ")
+
+
+def test_who_is_not_of_a_group_is_not_said_to_post_on_it() -> None:
+    """Devices that only put the odd one into another group form that, and post on their own."""
+    usual = program(all_reduce(8), groups=PAIRS)
+    odd = program(all_reduce(8), groups=[[[0, 2], [1, 3], [4, 5], [6, 7]]])
+    found = only(odd, *[usual] * 7)
+    assert found.message == (
+        "group 0: device 0 posts all_reduce of 8 f32 on [0, 2] where devices 1-7 form group "
+        "[0, 1] for it (op 0 of 1)"
+    )
+
+
+def test_long_values_are_cut_around_what_differs() -> None:
+    """Two long lists of pairs that differ late are shown where they do."""
+    ring = [(n, n + 1) for n in range(40)]
+    usual = program(permute(8), pairs=[[*ring, (40, 0)]])
+    odd = program(permute(8), pairs=[[*ring, (40, 1)]])
+    message = only(usual, usual, usual, odd).message
+    assert "[40, 1]] where" in message
+    assert "[40, 0]] (op" in message
+
+
+def test_branches_that_differ_are_told_whole() -> None:
+    """The body of the branch is what differs, and is never cut off."""
+    wide = op("all_gather", [1048576, 1048576, 1048576], ["bf16", "f32", "bf16"], dimension=1)
+    left, right = branch([wide], []), branch([], [wide])
+    message = three_and([left], [right]).message
+    assert "in body 0 of branch 0" in message
+    assert "in body 1 of branch 0" in message

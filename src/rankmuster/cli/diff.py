@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,15 +10,17 @@ from typing import Any
 
 import click
 
+from rankmuster.checking import not_recorded
 from rankmuster.cli.output import Output, use_color
 from rankmuster.cli.programs import load_one, program_options
 from rankmuster.compare import compare_classes
 from rankmuster.copies import ProgramClass, ProgramCopy
-from rankmuster.finding import Finding, Severity, Value
+from rankmuster.finding import Finding, Value, finding
 from rankmuster.group import SubGroup
 from rankmuster.render import findings_text
+from rankmuster.report import exit_code
 from rankmuster.resolve import Resolved
-from rankmuster.wording import who
+from rankmuster.signature.canonical import content_digest
 
 STEPS_MAX = 1_000_000  # looks at two communicators of one device, for where programs take turns
 
@@ -32,7 +33,7 @@ STEPS_MAX = 1_000_000  # looks at two communicators of one device, for where pro
 def diff(one: str, other: str, device: int | None, **said: Any) -> int:
     """Name the differences between the programs A and B, the first of each kind.
 
-    Exit code: 0 if every collective is alike, 1 if not.
+    Exit code: 0 if no device could tell them apart, 1 if one could, 3 if that cannot be told.
     """
     output = Output.current()
     mine, theirs = (load_one(path, said, device).resolved for path in (one, other))
@@ -40,29 +41,41 @@ def diff(one: str, other: str, device: int | None, **said: Any) -> int:
     if output.is_json:
         output.json([each.to_dict() for each in findings])
     else:
-        click.echo(text(findings, (one, other)))
-    return int(any(each.severity is Severity.ERROR for each in findings))
+        lacking = not_recorded(mine.program) | not_recorded(theirs.program)
+        click.echo(text(findings, (one, other), sorted(lacking)))
+    return exit_code(findings)
 
 
-def text(findings: tuple[Finding, ...], names: tuple[str, str]) -> str:
-    """The findings for people, under a line that says how it is."""
+def text(findings: tuple[Finding, ...], names: tuple[str, str], lacking: Sequence[str] = ()) -> str:
+    """The findings for people, under a line that says how it is; *lacking* was never recorded."""
     if not findings:
-        return f"identical: {names[0]} and {names[1]} post the same collectives"
+        known = f", in what is recorded (not recorded: {', '.join(lacking)})" if lacking else ""
+        return f"identical: {names[0]} and {names[1]} post the same collectives{known}"
     return findings_text(findings, labels=names, color=use_color(sys.stdout))
 
 
 def differences(sides: tuple[Resolved, Resolved], names: tuple[str, str]) -> tuple[Finding, ...]:
-    """What the engine of `check` says when one device runs A and another B, for each witness."""
+    """What the engine of `check` says when one device runs A and those around it B.
+
+    Asked of a device for each kind of communicator, so that every difference has a witness.
+    """
     one, other = sides
+    if not any(any(each.program.walk()) for each in sides):
+        return (finding("RM312", "neither program holds collectives"),)
+    if content_digest(one) == content_digest(other):
+        return ()
     found: dict[object, Finding] = {}
-    for devices in dict.fromkeys(witnesses(one, other)):
+    for device in dict.fromkeys(first for first, _ in witnesses(one, other)):
+        around = tuple(sorted(neighbours(sides, device))) or (device + 1,)
         held = [
-            ProgramClass(number, side, (device,), (ProgramCopy(side.program, (device,)),))
-            for number, (side, device) in enumerate(zip(sides, devices, strict=True))
+            ProgramClass(number, side, devices, (ProgramCopy(side.program, devices),), name)
+            for number, (side, devices, name) in enumerate(
+                zip(sides, ((device,), around), names, strict=True)
+            )
         ]
-        for each in compare_classes(held, same=True):
-            mine = labelled(each, devices, names, concerned(each, one))
-            found.setdefault((mine.code, mine.field, mine.op, mine.message), mine)
+        for each in compare_classes(held):
+            mine = labelled(each, device, concerned(each, one))
+            found.setdefault((mine.code, mine.field, mine.group, mine.op), mine)
     told = sorted(found.values(), key=index)
     return tuple(each for each in told if each.code != "RM310") or tuple(told[:1])
 
@@ -70,6 +83,17 @@ def differences(sides: tuple[Resolved, Resolved], names: tuple[str, str]) -> tup
 def index(found: Finding) -> int:
     """Where the difference stands in the first program."""
     return found.op.index if found.op else 0
+
+
+def neighbours(sides: tuple[Resolved, Resolved], device: int) -> set[int]:
+    """The devices that share a communicator with *device* in either program."""
+    return {
+        other
+        for side in sides
+        for each in side.sets
+        for other in each.by_device.get(device, ())
+        if other != device
+    }
 
 
 def witnesses(one: Resolved, other: Resolved) -> Iterator[tuple[int, int]]:
@@ -85,7 +109,8 @@ def witnesses(one: Resolved, other: Resolved) -> Iterator[tuple[int, int]]:
     kinds = [
         (one.sets_by_members.get(members), other.sets_by_members.get(members)) for members in lists
     ]
-    for members in dict(zip(kinds, lists, strict=True)).values():
+    first_of_kind = dict(zip(reversed(kinds), reversed(lists), strict=True))
+    for members in reversed(first_of_kind.values()):
         first, second, *_ = sorted(set(members))
         yield first, second
     yield from joint_witnesses(lists, kinds)
@@ -118,24 +143,13 @@ def concerned(found: Finding, one: Resolved) -> tuple[int, ...]:
     return tuple(sorted(one.sets[found.group].by_device))
 
 
-def labelled(
-    found: Finding, devices: tuple[int, int], names: tuple[str, str], ranks: tuple[int, ...]
-) -> Finding:
-    """The finding with names for the two devices, A's value first, about all of *ranks*."""
-    values = sorted(found.values, key=lambda value: value.ranks != devices[:1])
+def labelled(found: Finding, device: int, ranks: tuple[int, ...]) -> Finding:
+    """The finding with A's value first, which *device* runs, about all of *ranks*."""
+    values = sorted(found.values, key=lambda value: device not in value.ranks)
     return replace(
         found,
-        message=named(found.message, devices, names),
-        context=tuple(named(line, devices, names) for line in found.context),
         values=tuple(Value(ranks=ranks, value=each.value) for each in values),
         ranks=ranks,
         others=(),
         majority=False,
     )
-
-
-def named(text: str, devices: tuple[int, int], names: tuple[str, str]) -> str:
-    """*text* with the names of the programs in place of the devices that ran them."""
-    name_of = {who([device]): name for device, name in zip(devices, names, strict=True)}
-    either = "|".join(name_of)
-    return re.sub(rf"({either})(?=[ :])", lambda match: name_of[match[0]], text)

@@ -28,6 +28,7 @@ def kin(classes: Sequence[ProgramClass]) -> tuple[ProgramClass, ...]:
             group[0].resolved,
             tuple(sorted(device for each in group for device in each.devices)),
             tuple(copy for each in group for copy in each.copies),
+            group[0].name,
         )
         for number, group in enumerate(alike.values())
     )

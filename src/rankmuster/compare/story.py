@@ -13,7 +13,7 @@ from typing import Any
 from rankmuster.compare.steps import CODES, FIELDS, Step
 from rankmuster.copies import ProgramClass
 from rankmuster.finding import Severity
-from rankmuster.wording import describe
+from rankmuster.wording import describe, who
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,6 +28,20 @@ class Holding:
     first: ProgramClass
     gap: int = 0
     devices: set[int] = dataclasses.field(default_factory=set)
+
+    @property
+    def subject(self) -> str:
+        """Who holds it, as messages say it."""
+        return subject(self.first, self.devices)
+
+    def turn(self) -> tuple[int, int]:
+        """What sorts holdings: programs with names as they were given, else the lowest device."""
+        return (self.first.number if self.first.name else 0, min(self.devices))
+
+    def does(self, verb: str) -> str:
+        """Subject and verb: "device 3 lacks"."""
+        is_one = self.first.name or len(self.devices) == 1
+        return f"{self.subject} {verb}{'s' if is_one else ''}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,12 +69,20 @@ class Story:
         return min((step.token.index for step in steps if step), default=0)
 
     def split(self) -> tuple[list[Holding], Holding | None]:
-        """The holdings that the finding is about, and the one that most devices hold, if any."""
-        held = sorted(self.holdings.values(), key=lambda each: min(each.devices))
+        """The holdings that the finding is about, and the one that most devices hold, if any.
+
+        Programs with names are compared as such, whoever runs them.
+        """
+        held = sorted(self.holdings.values(), key=Holding.turn)
         most = max(held, key=lambda each: len(each.devices))
-        if 2 * len(most.devices) <= sum(len(each.devices) for each in held):
+        if most.first.name or 2 * len(most.devices) <= sum(len(each.devices) for each in held):
             return held, None
         return [each for each in held if each is not most], most
+
+
+def subject(program: ProgramClass, devices: Iterable[int]) -> str:
+    """What messages call *devices*, who run *program*."""
+    return program.name or who(devices)
 
 
 def code_of(name: str) -> str:

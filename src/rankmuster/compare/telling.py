@@ -11,7 +11,7 @@ from rankmuster.copies import ProgramClass
 from rankmuster.finding import Finding, OpRef, Value, finding
 from rankmuster.resolve import Resolved
 from rankmuster.signature.canonical import Token
-from rankmuster.wording import describe, place, reference, short, who
+from rankmuster.wording import contrast, describe, place, reference
 
 DETAIL = {
     "trips": " {value} times",
@@ -76,8 +76,11 @@ def message(
     if story.field == "op" and len(story.holdings) == 2:
         text = one_sided(named, most)
     else:
-        text = " and ".join(clause(story, each) for each in named)
-        text += f" where {clause(story, most)}" if most else ""
+        every = [*named, *([most] if most else [])]
+        values = contrast([str(each.value) for each in every])
+        told = [clause(story, each, value) for each, value in zip(every, values, strict=True)]
+        text = " and ".join(told[: len(named)])
+        text += f" where {told[-1]}" if most else ""
     return f"{where}{text}{ending(story)}{op_place(token, own) if token and own else ''}"
 
 
@@ -88,27 +91,30 @@ def one_sided(named: list[Holding], most: Holding | None) -> str:
     assert step is not None
     assert step.token.op is not None
     verbs = ("post", "lack") if first.step else ("lack", "post")
-    return f"{does(first, verbs[0])} {describe(step.token.op)} that {does(second, verbs[1])}"
+    return f"{first.does(verbs[0])} {describe(step.token.op)} that {second.does(verbs[1])}"
 
 
-def does(holding: Holding, verb: str) -> str:
-    """Subject and verb: "device 3 lacks"."""
-    return f"{who(holding.devices)} {verb}{'s' if len(holding.devices) == 1 else ''}"
-
-
-def clause(story: Story, holding: Holding) -> str:
-    """Who does what: "device 8 posts all_reduce of 524288 f32"."""
-    value = short(str(holding.value))
+def clause(story: Story, holding: Holding, value: str) -> str:
+    """Who does what: "device 8 posts all_reduce of 524288 f32"; *value* is that of the field."""
     if story.code == "RM706" and is_missing(holding.value):
-        return f"{does(holding, 'record')} no {story.field}"
+        return f"{holding.does('record')} no {story.field}"
+    if story.field == "members" and is_apart(holding):
+        return f"{holding.does('form')} group {value}{' for it' if holding.step else ''}"
     if holding.step is None:
-        if story.field == "members" and holding.value is not None:
-            return f"{does(holding, 'form')} group {value}"
-        return f"{does(holding, 'post')} nothing"
+        return holding.does("post") + " nothing"
     assert holding.step.token.op is not None
-    what = value if story.field == "order" else describe(holding.step.token.op)
+    what = holding.value if story.field == "order" else describe(holding.step.token.op)
     detail = DETAIL.get(story.field, "").format(field=story.field, value=value)
-    return f"{does(holding, 'run' if story.field == 'trips' else 'post')} {what}{detail}"
+    return f"{holding.does('run' if story.field == 'trips' else 'post')} {what}{detail}"
+
+
+def is_apart(holding: Holding) -> bool:
+    """Whether its value are members that some of its devices are not of: these post elsewhere."""
+    members = holding.value
+    if holding.step is None:
+        return members is not None
+    flat = isinstance(members, list) and all(isinstance(each, int) for each in members)
+    return flat and not holding.devices.issubset(members)
 
 
 def is_missing(value: Any) -> bool:
@@ -145,7 +151,7 @@ def context(holding: Holding) -> list[str]:
     here = holding.step.token.index if holding.step else holding.gap
     number = bisect_left(every, here, key=lambda each: each.index)
     before, after = every[max(0, number - AROUND) : number], every[number:][: AROUND + 1]
-    lines = [f"{who(holding.devices)}:", *(f"  {line(each)}" for each in before)]
+    lines = [f"{holding.subject}:", *(f"  {line(each)}" for each in before)]
     if holding.step is None:
         lines.append(">    -  nothing here")
     elif after:
@@ -157,5 +163,7 @@ def context(holding: Holding) -> list[str]:
 def line(token: Token) -> str:
     """An op as the context of a finding shows it."""
     assert token.op is not None
-    told = (describe(token.op), f"on group {token.group}", token.op.name, token.op.source)
+    op = token.op
+    label = f"label {op.label}" if op.label else ""
+    told = (describe(op), f"on group {token.group}", op.name, label, op.source)
     return f"{token.index:>4}  {'  '.join(part for part in told if part)}"

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from rankmuster.compare.alignment import first_difference
 from rankmuster.compare.steps import steps
-from rankmuster.compare.story import code_of
+from rankmuster.compare.story import code_of, subject
 from rankmuster.copies import ProgramClass
 from rankmuster.finding import Finding, Severity, Value, finding
 from rankmuster.ranks import fold
-from rankmuster.wording import describe, who
+from rankmuster.wording import describe
 
 
 def world_sizes(held: Sequence[ProgramClass]) -> Iterator[Finding]:
@@ -25,7 +25,10 @@ def world_sizes(held: Sequence[ProgramClass]) -> Iterator[Finding]:
     most = max(claims, key=lambda size: len(claims[size]))
     majority = 2 * len(claims[most]) > sum(map(len, claims.values()))
     odd = [size for size in claims if not (majority and size == most)]
-    said = ", ".join(f"{size} on devices {fold(devices)}" for size, devices in claims.items())
+    names = {each.resolved.program.world_size: each.name for each in held}
+    said = ", ".join(
+        f"{size} on {names[size] or f'devices {fold(devices)}'}" for size, devices in claims.items()
+    )
     yield finding(
         "RM001",
         f"programs claim worlds of different sizes: {said}",
@@ -82,8 +85,8 @@ def differing(programs: Sequence[ProgramClass], severity: Severity) -> Finding:
     tail = "" if severity is Severity.ERROR else ", nothing that they share"
     return finding(
         "RM310",
-        f"{len(programs)} different programs{tail}: between {who(odd.devices)} and "
-        f"{who(most.devices)}, {shown}",
+        f"{len(programs)} different programs{tail}: between {subject(odd, odd.devices)} and "
+        f"{subject(most, most.devices)}, {shown}",
         severity=severity,
         ranks=(device for each in programs if each is not most for device in each.devices),
         others=most.devices,
