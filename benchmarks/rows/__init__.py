@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness import Case
 
-from rows import digests, hlo, hlo_memory, partition, simulator, startup
+from rows import bring_up, digests, hlo, hlo_memory, partition, simulator, startup
 
 Cases = Callable[[Path, bool], Iterator[Case]]
 
@@ -18,4 +18,5 @@ ROWS: Mapping[str, Cases] = {
     "hlo": hlo.cases,
     "hlo-memory": hlo_memory.cases,
     "simulator": simulator.cases,
+    "bring-up": bring_up.cases,
 }

@@ -132,6 +132,7 @@ class BringUp:
             pause_s = min(pause_s * LOOK_GROWTH, LAST_LOOK_S)
             self._check_root()
             if board.plan is not None:
+                yield from board.linger()
                 yield from board.drain()
                 raise Ended(board.plan.findings, board.plan.absent)
 
@@ -168,6 +169,7 @@ class BringUp:
             self._check_root()
         self.watch.mark("census")
         if not board.plan.go_on:
+            yield from board.linger()
             yield from board.drain()
             raise Ended(board.plan.findings, board.plan.absent)
 

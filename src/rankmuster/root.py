@@ -137,6 +137,8 @@ class Root:
         self._report: Report | None = None
         self._out: list[Outgoing] = []
         self._handles: set[int] = {OWN}
+        self._process_of: dict[int, int] = {}
+        self._done_with: set[int] = set()  # processes that heard the plan, or were lost
         self._programs: dict[bytes, Program] = {}
         self._asked: dict[int, bytes] = {}  # handle -> class of its program
         self._problems: list[Finding] = []
@@ -151,6 +153,7 @@ class Root:
 
     def join(self, handle: int, process: int, first_device: int, count: int) -> None:
         """The process proved to be no replay."""
+        self._process_of[handle] = process
         if self.plan is None:
             self._handles.add(handle)
             self.census.join(handle)
@@ -171,6 +174,8 @@ class Root:
     def lose(self, handle: int, why: str, now: float) -> None:
         """A connection ended."""
         self._handles.discard(handle)
+        if handle in self._process_of:
+            self._done_with.add(self._process_of[handle])
         if self.plan is None:
             phase = "waiting in the census" if self.census_ended is None else "being compared"
             self.census.lose(handle, why, phase, now)
@@ -178,6 +183,7 @@ class Root:
 
     def die(self, process: int, devices: Iterable[int], now: float) -> None:
         """The launcher says that a process ended; its connection, if any, may say so later."""
+        self._done_with.add(process)
         if self.plan is None:
             message = f"process {process} ended before it handed in its card"
             self.census.lose_process(devices, message, now)
@@ -347,7 +353,13 @@ class Root:
         for handle in sorted(self._handles.difference(self.seats)):
             self._turn_away(handle, "")
 
+    def done_with(self, processes: int) -> bool:
+        """Whether all *processes* but our own have heard the plan, or were lost."""
+        return len(self._done_with) >= processes - 1
+
     def _say(self, handle: int, message: Message) -> None:
+        if isinstance(message, Plan) and handle in self._process_of:
+            self._done_with.add(self._process_of[handle])
         self._out.append(Outgoing(handle, message))
 
 

@@ -71,6 +71,7 @@ FROM_ROOT = {Kind.ASK, Kind.PLAN, Kind.GONE}
 BETWEEN_PEERS = {Kind.GROUP, Kind.CALLER}
 CLOSING_KEY = b"closing"
 DRAIN_S = 1.0
+LINGER_S = 0.75
 REACH_S = 1.0  # how long the first connection is waited for before the program is read,
 HEARD_S = 0.05  # and the root's word on it
 KINDS = 16  # of strangers that a report lists
@@ -224,6 +225,13 @@ class Switchboard:
         self.endpoint.close()
 
     # the loop
+
+    def linger(self) -> Waits[None]:
+        """After a no, be there a moment for those who are about to come, and want to know why."""
+        root, everybody = self.root, self.place.processes
+        if root is not None:
+            until = min(self.deadline.at, self.deadline.now() + LINGER_S)
+            yield Wait(lambda: root.done_with(everybody), until)
 
     def drain(self) -> Waits[None]:
         """Write out what is queued: the root's answers must leave before the root does."""
