@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rankmuster.finding import OpRef
-from rankmuster.program import Op
+from rankmuster.program import Op, OpKind
 from rankmuster.ranks import fold
 
 LONGEST = 60  # characters of one part of a message; the finding's own fields hold all
@@ -47,6 +47,21 @@ def amount(operands: Iterable[tuple[int, str]]) -> str:
 def reference(op: Op, index: int, in_group: int) -> OpRef:
     """Where an op stands, as findings hold it."""
     return OpRef(index=index, in_group=in_group, kind=op.kind.value, name=op.name, source=op.source)
+
+
+def listed(index: int, op: Op, group: int) -> str:
+    """An op as the context of a finding lists it."""
+    ends = {OpKind.SEND: f"to device {op.peer}", OpKind.RECV: f"from device {op.peer}"}
+    peer = "" if op.peer is None else ends.get(op.kind, "")
+    label = f"label {op.label}" if op.label else ""
+    told = (describe(op), peer, f"on group {group}", op.name, label, op.source)
+    return f"{index:>4}  {'  '.join(part for part in told if part)}"
+
+
+def ordinal(number: int) -> str:
+    """A number from 1 on as people count: "1st", "12th", "23rd"."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number % 100 not in {11, 12, 13} else 0)
+    return f"{number}{ending or 'th'}"
 
 
 def place(index: int, total: int, op: Op) -> str:

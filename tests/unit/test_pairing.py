@@ -52,13 +52,21 @@ def test_other_size_names_both_ends() -> None:
             code="RM206",
             severity=Severity.ERROR,
             message="group 0: message 1 from device 0 to device 1 is sent as 9 f32 and received "
-            "as 10 f32",
+            "as 10 f32 (op 1 of 2, a.py:1)",
             ranks=(0, 1),
             group=0,
             op=OpRef(index=1, in_group=1, kind="send", source="a.py:1"),
             field="elements",
             values=(Value(ranks=(0,), value=9), Value(ranks=(1,), value=10)),
             fix="post one receive for each send, in the same order, with the same size and type",
+            context=(
+                "device 0:",
+                "     0  send of 8 f32  to device 1  on group 0",
+                ">    1  send of 9 f32  to device 1  on group 0  a.py:1",
+                "device 1:",
+                "     0  recv of 8 f32  from device 0  on group 0",
+                ">    1  recv of 10 f32  from device 0  on group 0",
+            ),
         ),
     )
 
@@ -82,25 +90,38 @@ def test_what_does_not_pair(
     [found] = ends(sender, receiver)
     assert (found.code, found.field, found.ranks) == ("RM206", field, (0, 1))
     assert tuple(each.value for each in found.values) == values
+    assert {"device 0:", "device 1:"} <= set(found.context)
+    assert sum(line[0] == ">" for line in found.context) == 2
+    assert "(op " in found.message
 
 
 def test_wrong_peer_is_one_finding() -> None:
-    """A send to the wrong device leaves two ends open, and the sender is named for both."""
+    """A send to the wrong device leaves two ends open; which of both is wrong nobody can tell."""
     ring = [program(send((n + 1) % 4, 8), recv((n - 1) % 4, 8), groups=FOUR) for n in range(4)]
     assert paired(*ring) == ()
-    ring[1] = program(send(3, 8), recv(0, 8), groups=FOUR)
+    ring[1] = program(send(3, 8, name="act.0", source="p.py:9"), recv(0, 8), groups=FOUR)
     [found] = paired(*ring)
-    assert (found.field, found.ranks, found.others) == ("peer", (1,), (2, 3))
+    assert (found.field, found.ranks, found.others, found.majority) == ("peer", (1, 2), (), False)
     assert found.message == (
-        "group 0: device 1 sends 8 f32 to device 3, which does not receive it where device 2 does"
+        "group 0: device 1's 1st send (8 f32) goes to device 3, which does not receive it; "
+        "device 2 waits for it (op 0 of 2, act.0, p.py:9)"
+    )
+    assert found.context == (
+        "device 1:",
+        ">    0  send of 8 f32  to device 3  on group 0  act.0  p.py:9",
+        "     1  recv of 8 f32  from device 0  on group 0",
+        "device 2:",
+        "     0  send of 8 f32  to device 3  on group 0",
+        ">    1  recv of 8 f32  from device 1  on group 0",
     )
 
 
 def test_receive_from_the_wrong_peer_names_the_receiver() -> None:
-    """Who waits for a device that sends nothing is named, with whoever sends instead."""
+    """Who waits for a device that sends nothing is named first, with whoever sends instead."""
     programs = [program(send(2), groups=FOUR), program(groups=FOUR)]
     [found] = paired(*programs, program(recv(1), groups=FOUR), program(groups=FOUR))
-    assert (found.field, found.ranks, found.others) == ("peer", (2,), (0, 1))
+    assert (found.field, found.ranks, found.others) == ("peer", (0, 2), ())
+    assert found.message.startswith("group 0: device 2's 1st receive (1024 f32) is from device 1,")
 
 
 def test_other_communicator_is_named() -> None:
@@ -178,7 +199,7 @@ def test_what_all_edges_lack_is_told_once() -> None:
     whole = program(send(None, pairs=0), pairs=[[(n, (n + 1) % 8) for n in range(8)]])
     [found] = pair([ProgramCopy(whole, tuple(range(8)))], 8)
     assert (found.code, found.ranks) == ("RM206", tuple(range(8)))
-    assert "7 other edges" in found.message
+    assert "and 7 more edges do the same" in found.message
 
 
 def test_absent_devices_are_not_missed() -> None:

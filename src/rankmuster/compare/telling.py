@@ -11,7 +11,7 @@ from rankmuster.copies import ProgramClass
 from rankmuster.finding import Finding, OpRef, Value, finding
 from rankmuster.resolve import Resolved
 from rankmuster.signature.canonical import Token
-from rankmuster.wording import contrast, describe, place, reference
+from rankmuster.wording import contrast, describe, listed, place, reference
 
 DETAIL = {
     "trips": " {value} times",
@@ -163,7 +163,4 @@ def context(holding: Holding) -> list[str]:
 def line(token: Token) -> str:
     """An op as the context of a finding shows it."""
     assert token.op is not None
-    op = token.op
-    label = f"label {op.label}" if op.label else ""
-    told = (describe(op), f"on group {token.group}", op.name, label, op.source)
-    return f"{token.index:>4}  {'  '.join(part for part in told if part)}"
+    return listed(token.index, token.op, token.group)

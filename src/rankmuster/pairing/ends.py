@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from rankmuster.finding import Finding, Severity, Value, finding
 from rankmuster.pairing.posts import Edge, Message, Numbered, content
-from rankmuster.pairing.strays import Stray
+from rankmuster.pairing.showing import shown
+from rankmuster.pairing.strays import Stray, others_too
 from rankmuster.program import OpKind
 from rankmuster.wording import amount, who
 
@@ -43,6 +44,7 @@ def judge(ends: Ends, alike: list[Edge], numbered: Numbered) -> Finding | Stray 
         members=numbered.members[alike[0].communicator],
         kind=OpKind.SEND if is_send else OpKind.RECV,
         message=(ends.sent if is_send else ends.received)[at],
+        meets=(ends.received if is_send else ends.sent)[:at],
         sent=len(sent),
         received=len(received),
     )
@@ -123,10 +125,11 @@ def told(
     sources, targets = {edge.source for edge in alike}, {edge.target for edge in alike}
     first, second = ends if min(sources | targets) in sources else (ends.received, ends.sent)
     post = (first or second)[at].post  # one end may be empty, but then *at* is 0
-    more = f", and so on {len(alike) - 1} other edges" if len(alike) > 1 else ""
+    devices = (alike[0].source, alike[0].target)
+    both_ends = list(zip(devices, ends, strict=True))
     return finding(
         code,
-        f"group {post.set_id}: {text}{more}",
+        f"group {post.set_id}: {text}{others_too(len(alike) - 1)}{post.where}",
         severity=severity,
         ranks=sources | targets,
         group=post.set_id,
@@ -135,6 +138,12 @@ def told(
         values=(
             Value(ranks=tuple(sorted(sources)), value=values[0]),
             Value(ranks=tuple(sorted(targets)), value=values[1]),
+        ),
+        context=tuple(
+            line
+            for device, end in (both_ends if first is ends.sent else reversed(both_ends))
+            if end
+            for line in shown(device, end[at].post)
         ),
     )
 

@@ -60,7 +60,7 @@ def one_peer_for_all(each: ProgramClass) -> Finding:
     return finding(
         "RM206",
         f"group {post.set_id}: {post.op.kind} with peer {post.op.peer} stands in a program of "
-        f"{who(each.devices)}, and cannot mean the peer of each",
+        f"{who(each.devices)}, and cannot mean the peer of each{post.where}",
         ranks=each.devices,
         group=post.set_id,
         op=post.ref,
@@ -81,7 +81,8 @@ def messages_told(held: Sequence[ProgramClass], apart: set[int]) -> Iterator[Fin
             strays.append(found)
         elif found is not None:
             yield found
-    yield from strays_told(strays)
+    runs = {device: each.resolved for each in held for device in each.devices}
+    yield from strays_told(strays, runs)
 
 
 def lots(

@@ -18,7 +18,7 @@ from rankmuster.group import SubGroup
 from rankmuster.program import POINT_TO_POINT, Branch, Loop, Op, OpKind
 from rankmuster.resolve import Resolved
 from rankmuster.signature.places import events
-from rankmuster.wording import reference
+from rankmuster.wording import place, reference
 
 UNROLLED = 4096
 """Up to so many messages on an edge loops are unrolled to pair them; more are compared as loops."""
@@ -34,13 +34,24 @@ class Around(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Post:
-    """A send or receive as it stands in the program, inside the loops and branches of `around`."""
+    """A send or receive as it stands in the program, inside the loops and branches of `around`.
 
+    It is the program's send, or receive, number `count`, from 1.
+    """
+
+    resolved: Resolved
     op: Op
     set_id: int
     index: int
     in_group: int
+    count: int
     around: tuple[Around, ...]
+
+    @property
+    def where(self) -> str:
+        """Where the op stands, as messages say it."""
+        total = sum(op.places for op in self.resolved.program.walk())
+        return place(self.index, total, self.op)
 
     @property
     def ref(self) -> OpRef:
@@ -98,13 +109,22 @@ def posts(resolved: Resolved) -> tuple[Post, ...]:
 def walk(resolved: Resolved) -> Iterator[Post]:
     """See `posts`."""
     around: list[Around] = []
-    index, number, in_group = 0, 0, Counter[int]()
+    index, number, in_group, kinds = 0, 0, Counter[int](), Counter[OpKind]()
     for event in events(resolved.program.ops):
         match event:
             case Op():
                 set_id = resolved.set_id(event)
                 if event.kind in POINT_TO_POINT:
-                    yield Post(event, set_id, index, in_group[set_id], tuple(around))
+                    kinds[event.kind] += 1
+                    yield Post(
+                        resolved,
+                        event,
+                        set_id,
+                        index,
+                        in_group[set_id],
+                        kinds[event.kind],
+                        tuple(around),
+                    )
                 index += event.places
                 in_group[set_id] += event.places
             case Loop() | Branch():
