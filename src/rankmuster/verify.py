@@ -34,7 +34,7 @@ def verify(resolved: Resolved, world_size: int) -> tuple[Finding, ...]:
     known = {(each.code, each.group, each.field) for each in resolved.program.findings}
     found = chain(
         check_world(resolved, world_size),
-        *(check_set(resolved, each, own_world(resolved, world_size)) for each in resolved.sets),
+        check_sets(resolved, own_world(resolved, world_size)),
         check_room(resolved),
         check_ops(resolved),
     )
@@ -57,22 +57,29 @@ def check_world(resolved: Resolved, world_size: int) -> Iterator[Finding]:
         )
 
 
-def check_set(resolved: Resolved, each: GroupSet, world_size: int) -> Iterator[Finding]:
-    """The ids of one set."""
-    if each.pairs is None:
-        yield from check_members(resolved, each, world_size)
-    else:
-        yield from check_pairs(resolved, each, world_size)
+def check_sets(resolved: Resolved, world_size: int) -> Iterator[Finding]:
+    """The ids of the sets, rule by rule: a few lines of text can name many sets of large worlds."""
+    for check in (check_members, check_cover, check_pairs):
+        found = chain.from_iterable(check(resolved, each, world_size) for each in resolved.sets)
+        yield from islice(found, SHOWN)
 
 
-def check_members(resolved: Resolved, each: GroupSet, world_size: int) -> Iterator[Finding]:
-    """RM101, RM102, RM103: ids out of range, repeated, or missing from the cover."""
+def check_members(_: Resolved, each: GroupSet, world_size: int) -> Iterator[Finding]:
+    """RM101, RM102: ids out of range or repeated."""
+    if each.pairs is not None:
+        return
     ids = list(chain.from_iterable(each.members))
     distinct = set(ids)
     yield from out_of_range("RM101", each, distinct, world_size)
     if len(distinct) < len(ids):
         yield from repeated("RM102", each, ids, "names {} more than once", world_size)
-    gaps = list(missing(distinct, world_size))
+
+
+def check_cover(resolved: Resolved, each: GroupSet, world_size: int) -> Iterator[Finding]:
+    """RM103: ids missing from the cover."""
+    if each.pairs is not None:
+        return
+    gaps = list(missing(set(chain.from_iterable(each.members)), world_size))
     if gaps:
         must = resolved.program.format in MUST_COVER
         few = sum(last - first + 1 for first, last in gaps) <= LISTED
@@ -87,7 +94,9 @@ def check_members(resolved: Resolved, each: GroupSet, world_size: int) -> Iterat
 
 def check_pairs(resolved: Resolved, each: GroupSet, world_size: int) -> Iterator[Finding]:
     """RM203, RM201, RM202, RM207: ids out of range or repeated (facts D34), or no pairs at all."""
-    edges = each.pairs or ()
+    if each.pairs is None:
+        return
+    edges = each.pairs
     yield from out_of_range("RM203", each, set(chain.from_iterable(edges)), world_size)
     if not edges:
         yield finding("RM207", f"{title(each)} is empty", group=each.id)

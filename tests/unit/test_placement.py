@@ -17,6 +17,7 @@ from rankmuster.finding import Finding, Severity
 from rankmuster.formats.neuron_ls import NeuronDevice, NodeListing
 from rankmuster.placement import survey
 from rankmuster.placement.footprint import measure, ring
+from rankmuster.placement.judge import WEIGHED
 from rankmuster.placement.traffic import bits, traffic
 from rankmuster.program import Loop, Program
 from rankmuster.resolve import Resolved
@@ -124,6 +125,14 @@ def test_room_that_nobody_uses() -> None:
     """A group over nodes whose members would fit one node beside their neighbours is RM401."""
     held = program(groups=[mesh((4, 8, 8), 2), mesh((4, 8, 8), 0)])
     assert "4 members lie on 4 nodes where 1 would do" in only(land("trn2:4", 256, held)).message
+
+
+def test_very_many_sets_take_no_time() -> None:
+    """Sets are weighed against each other only up to a bound: a short text can name thousands."""
+    held = program(groups=[[[at, at + 4]] for at in range(2000)])
+    found = land("trn2:64", 4096, held)
+    assert 0 < codes(found).count("RM401") <= WEIGHED
+    assert len(found.placement["groups"]) == 2000
 
 
 def test_the_world_justifies_nothing() -> None:

@@ -82,6 +82,13 @@ def test_ids_missing_from_a_cover_are_named(kind: str, severity: Severity) -> No
     )
 
 
+def test_many_sets_are_named_in_short() -> None:
+    """One rule broken by every set of a long table is told of the first twenty."""
+    tables = [[[at, at + 1]] for at in range(40)]
+    told = judge(program(op("all_reduce"), groups=tables), 41)
+    assert [(each.code, each.group) for each in told] == [("RM103", at) for at in range(20)]
+
+
 def test_many_ids_are_named_in_short() -> None:
     """A message shows the first runs and counts the rest."""
     (found,) = judge(on_groups([*range(0, 100, 2)]), 100)

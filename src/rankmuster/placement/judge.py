@@ -19,6 +19,7 @@ from rankmuster.ranks import fold
 from rankmuster.resolve import GroupSet, Resolved
 
 ANY_TARGET = "*"
+WEIGHED = 64  # sets, each against all others; no runtime has room for more than 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +214,11 @@ def check_crossings(
     A crossing is justified where sets that lie as tightly as they can, and move at least as much,
     would not leave room: the group together with their groups of its members fills more units than
     the group needs by itself. A group that holds all of this one takes no room away from it. One
-    finding a set, for the dearest boundary.
+    finding a set, for the dearest boundary; of very many sets only the first are weighed.
     """
     bounds = levels(cluster)
-    for placed in sets:
-        needless = (_needless(placed, level, sets, moved) for level in bounds)
+    for placed in sets[:WEIGHED]:
+        needless = (_needless(placed, level, sets[:WEIGHED], moved) for level in bounds)
         yield from islice((found for found in needless if found is not None), 1)
 
 
