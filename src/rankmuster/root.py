@@ -228,9 +228,11 @@ class Root:
         """Say no to a process that the world has no place for."""
         assert self.plan is not None
         why = why or "this process handed in no card before the world was complete"
-        told = self.plan.findings if not self.plan.go_on else ()
-        late = finding("RM605", why, ranks=devices)
-        self._say(handle, Plan(go_on=False, findings=(*told, late)))
+        if self.plan.go_on:
+            late = finding("RM605", why, ranks=devices)
+            self._say(handle, Plan(go_on=False, findings=(late,)))
+        else:
+            self._say(handle, self.plan)
 
     # the comparison
 

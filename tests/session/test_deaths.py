@@ -56,6 +56,7 @@ def test_whatever_befalls_a_process_the_others_end_in_time(processes, way, phase
     )
     living = [each for number, each in enumerate(outcomes) if number != process]
     assert {each.verdict for each in living} == {"undecided"}
+    assert {tuple(each.findings) for each in living} == {tuple(living[0].findings)}
     assert {named(each) for each in living} == {str(process)}
     assert max(each.took_s for each in living) < deadline_s + LATE_S
     assert outcomes[process].verdict == ""
