@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rankmuster.finding import OpRef
-from rankmuster.program import Op, OpKind
+from rankmuster.program import Op, OpKind, Program
 from rankmuster.ranks import fold
 
 LONGEST = 60  # characters of one part of a message; the finding's own fields hold all
@@ -64,8 +64,9 @@ def ordinal(number: int) -> str:
     return f"{number}{ending or 'th'}"
 
 
-def place(index: int, total: int, op: Op) -> str:
-    """Where an op stands, as messages say it: " (op 17 of 42, grad.0, model.py:123)"."""
+def place(program: Program, index: int, op: Op) -> str:
+    """Where an op of *program* stands, as messages say: " (op 17 of 42, grad.0, model.py:123)"."""
+    total = sum(each.places for each in program.walk())
     label = f"label {op.label}" if op.label and op.label not in op.name else ""
     told = (f"op {index} of {total}", short(op.name), short(label), short(op.source))
     return f" ({', '.join(part for part in told if part)})"

@@ -222,7 +222,8 @@ def test_splits_are_transposed() -> None:
         Finding(
             code="RM305",
             severity=Severity.ERROR,
-            message="group 0: device 1 sends 6 elements to device 2, which expects 7 of it",
+            message="group 0: device 1 sends 6 elements to device 2, which expects 7 of it "
+            "(input_splits) (op 0 of 1)",
             ranks=(1, 2),
             group=0,
             op=OpRef(index=0, in_group=0, kind="all_to_all_v"),

@@ -136,7 +136,7 @@ def ending(story: Story) -> str:
 def op_place(token: Token, own: Resolved) -> str:
     """Where the op stands in the program of the one who is named first."""
     assert token.op is not None
-    return place(token.index, sum(op.places for op in own.program.walk()), token.op)
+    return place(own.program, token.index, token.op)
 
 
 def op_ref(token: Token, operand: int) -> OpRef:

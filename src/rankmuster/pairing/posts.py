@@ -50,8 +50,7 @@ class Post:
     @property
     def where(self) -> str:
         """Where the op stands, as messages say it."""
-        total = sum(op.places for op in self.resolved.program.walk())
-        return place(self.index, total, self.op)
+        return place(self.resolved.program, self.index, self.op)
 
     @property
     def ref(self) -> OpRef:

@@ -16,7 +16,7 @@ from rankmuster.group import SubGroup
 from rankmuster.program import OpKind
 from rankmuster.resolve import Resolved
 from rankmuster.signature.canonical import Token, posting_on, tokens
-from rankmuster.wording import reference, who
+from rankmuster.wording import place, reference, who
 
 
 class Part(NamedTuple):
@@ -25,6 +25,12 @@ class Part(NamedTuple):
     program: ProgramClass
     places: tuple[int, ...]
     token: Token
+
+    @property
+    def where(self) -> str:
+        """Where the op stands, as messages say it."""
+        assert self.token.op is not None
+        return place(self.program.resolved.program, self.token.index, self.token.op)
 
     @property
     def inputs(self) -> tuple[int, ...] | None:
@@ -49,8 +55,8 @@ class Mismatch(NamedTuple):
     targets: tuple[int, ...]
     sent: int
     expected: int
-    sender: Token
-    receiver: Token
+    sender: Part
+    receiver: Part
 
 
 def has_splits(resolved: Resolved) -> bool:
@@ -109,9 +115,9 @@ def posted(members: SubGroup, runs: dict[int, ProgramClass]) -> Iterator[tuple[P
     Nothing where they post unlike many: then an op is missing, and that is told elsewhere.
     """
     places: dict[int, list[int]] = {}
-    for place, device in enumerate(members):
+    for rank, device in enumerate(members):
         if device in runs:
-            places.setdefault(runs[device].number, []).append(place)
+            places.setdefault(runs[device].number, []).append(rank)
     programs = {each.number: each for each in runs.values() if each.number in places}
     queues = [split_ops(programs[number].resolved, members) for number in places]
     if len({len(queue) for queue in queues}) > 1:
@@ -161,8 +167,8 @@ def mismatch(sender: Part, receiver: Part) -> Iterator[Mismatch]:
         ),
         sent=inputs[target],
         expected=outputs[source],
-        sender=sender.token,
-        receiver=receiver.token,
+        sender=sender,
+        receiver=receiver,
     )
 
 
@@ -174,18 +180,19 @@ def told(members: SubGroup, found: Sequence[Mismatch]) -> Finding:
     first = found[0]
     source, target = members[first.sources[0]], members[first.targets[0]]
     is_receiver = odd == set(first.targets)
-    token = first.receiver if is_receiver else first.sender
+    part = first.receiver if is_receiver else first.sender
+    token, field = part.token, "output_splits" if is_receiver else "input_splits"
     named = {members[place] for place in odd}
     return finding(
         "RM305",
         f"group {token.group}: {who([source])} sends {first.sent} elements to {who([target])}, "
-        f"which expects {first.expected} of it",
+        f"which expects {first.expected} of it ({field}){part.where}",
         ranks=named,
         others={members[place] for place in ends} - named,
         majority=odd != ends,
         group=token.group,
         op=ref(token),
-        field="output_splits" if is_receiver else "input_splits",
+        field=field,
         values=(
             Value(ranks=(source,), value=first.sent),
             Value(ranks=(target,), value=first.expected),
@@ -215,7 +222,7 @@ def misfit(members: SubGroup, part: Part) -> Finding:
     return finding(
         "RM305",
         f"group {part.token.group}: {field} of {who(ranks)} name {len(given)} ranks "
-        f"where the group has {len(members)}",
+        f"where the group has {len(members)}{part.where}",
         ranks=ranks,
         group=part.token.group,
         op=ref(part.token),
@@ -234,7 +241,7 @@ def unrecorded(members: SubGroup, parts: Sequence[Part]) -> Finding:
     return finding(
         "RM706",
         f"group {silent[0].token.group}: no {field} recorded for {who(ranks)}, "
-        "so nobody can tell whether they match",
+        f"so nobody can tell whether they match{silent[0].where}",
         ranks=ranks,
         others=others,
         group=silent[0].token.group,

@@ -70,13 +70,20 @@ def headline(report: Report) -> str:
         cause = next(each for each in report.findings if answer(each) == report.verdict)
         more = len(report.errors) - (cause.severity is Severity.ERROR)
         also = f", and {count(more, 'more error')}" if more > 0 else ""
-        return f"{RULES[cause.code].title} ({cause.code}){whom(cause, report.world.size)}{also}"
+        return f"{title(cause)} ({cause.code}){whom(cause, report.world.size)}{also}"
     line = agreement(report, size)
     if report.not_recorded:
         line += f", in what is recorded (not recorded: {', '.join(report.not_recorded)})"
     if report.errors:
         line += f"; but {RULES[report.errors[0].code].title} ({report.errors[0].code})"
     return line
+
+
+def title(cause: Finding) -> str:
+    """What a finding is about; of those that may be about several fields, its own."""
+    if cause.code == "RM305" and cause.field:
+        return f"{cause.field.replace('_', ' ')} differ{'' if cause.field[-1] == 's' else 's'}"
+    return RULES[cause.code].title
 
 
 def whom(cause: Finding, world_size: int) -> str:

@@ -32,6 +32,7 @@ _FRONTEND_PAIRS = re.compile(
 )
 _USUAL = re.compile(USUAL + rb"(?:, channel_id=(\d{1,18}+))?+")
 _LONGEST_LINE = 1 << 18  # twenty thousand ids written out; a longer line is walked
+_GOES_ON = re.compile(rb"\s*+,")  # with its next attribute
 _SHORT_LINE = 1 << 11
 _TO_APPLY = b", to_apply="
 _METADATA_STARTS = b", metadata={"
@@ -137,7 +138,7 @@ class CollectiveReader:
             end = tail.find(b"\n")
             if end < 0:
                 return None
-        if tail[end + 1 : end + 80].lstrip()[:1] == b",":  # it goes on with its next attribute
+        if _GOES_ON.match(tail, end):
             return None
         metadata, rest = b"", b""
         found = tail.find(_METADATA_STARTS, 0, end)
@@ -149,9 +150,10 @@ class CollectiveReader:
         before = tail[: found if found >= 0 else end]
         count = operands.count(b",") + 1 if operands else 0
         words = (opcode, shape, count, channel is not None, before, rest)
-        if words not in self._usual_forms:
-            self._usual_forms[words] = self._usual_form(words, channel)
-        form, to_apply = self._usual_forms[words]
+        known = self._usual_forms.get(words)
+        if known is None:
+            known = self._usual_forms[words] = self._usual_form(words, channel)
+        form, to_apply = known
         if form is None:
             return None
         return Collective(

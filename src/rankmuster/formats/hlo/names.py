@@ -37,7 +37,8 @@ class Names:
 
     def place(self, name: bytes) -> int | None:
         """The place of the computation *name*, None where there is none."""
-        self.learn((name,))
+        if name not in self._places:
+            self.learn((name,))
         return self._places.get(name)
 
     def learn(self, names: Iterable[bytes]) -> None:

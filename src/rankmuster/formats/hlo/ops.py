@@ -39,8 +39,9 @@ class _Settled:
     pairs: int | None
     size: int | None
     root: int | None
+    reduces: bool
     data: Posted | None
-    by_shapes: dict[_Shapes, Posted]  # where the operands' shapes decide as well
+    by_operands: dict[tuple[int, bytes] | _Shapes, Posted]  # where their shapes decide as well
 
 
 class OpBuilder:
@@ -76,7 +77,7 @@ class OpBuilder:
             settled = self._settled.get(form)
             if settled is None:
                 settled = self._settled[form] = self._settle(collective)
-            reduce = self._reduce(collective) if form.kind in REDUCING else None
+            reduce = self._reduce(collective) if settled.reduces else None
             data = settled.data or self._posted(collective, settled)
         except InvalidProgram as error:
             raise self._placed(error, collective) from error
@@ -127,23 +128,28 @@ class OpBuilder:
             pairs=number if form.groups is None else None,
             size=size,
             root=0 if is_rooted else None,
+            reduces=form.kind in REDUCING,
             data=None if needs_operands(form) else posted(form, size, tuple),
-            by_shapes={},
+            by_operands={},
         )
 
     def _posted(self, collective: Collective, settled: _Settled) -> Posted:
-        body = self.module.computation(collective.place)
-        shapes = tuple(
-            [
-                parse_shape(inline)
-                if inline
-                else self._definitions.shape_of(body, name, collective.start)
-                for name, inline in split_operands(collective.operands)
-            ]
-        )
-        if shapes not in settled.by_shapes:
-            settled.by_shapes[shapes] = posted(collective.form, settled.size, lambda: shapes)
-        return settled.by_shapes[shapes]
+        known = settled.by_operands
+        words = collective.place, collective.operands
+        if words not in known:
+            body = self.module.computation(collective.place)
+            shapes = tuple(
+                [
+                    parse_shape(inline)
+                    if inline
+                    else self._definitions.shape_of(body, name, collective.start)
+                    for name, inline in split_operands(collective.operands)
+                ]
+            )
+            if shapes not in known:
+                known[shapes] = posted(collective.form, settled.size, lambda: shapes)
+            known[words] = known[shapes]
+        return known[words]
 
     def _note_form(self, collective: Collective, data: Posted) -> None:
         form = collective.form

@@ -127,11 +127,17 @@ def scan_by_arrays(text: Text) -> Scan:
 def _opcodes(text: Text, brackets: Iterable[int]) -> list[tuple[int, bytes]]:
     found = []
     for bracket in brackets:
-        words = text[max(0, bracket - _LONGEST) : bracket].split()
-        opcode = words[-1] if words else b""
-        if opcode not in OPCODES:  # "u16[1]reduce-scatter(" needs no blank
-            glued = _GLUED.search(opcode)
-            opcode = glued[1] if glued else b""
+        before = text[max(0, bracket - _LONGEST) : bracket]
+        opcode = before[before.rfind(b" ") + 1 :]
+        if opcode not in OPCODES:
+            opcode = _opcode(before)
         if opcode in OPCODES:
             found.append((bracket - len(opcode), opcode))
     return found
+
+
+def _opcode(before: bytes) -> bytes:
+    words = before.split()
+    opcode = words[-1] if words else b""
+    glued = _GLUED.search(opcode)  # "u16[1]reduce-scatter(" needs no blank
+    return glued[1] if glued else opcode
