@@ -73,6 +73,13 @@ def test_groups_on_a_ring(capsys: pytest.CaptureFixture[str], said: str) -> None
     assert "on inf2.48xlarge:1, steps of each ring or permute:" in out
 
 
+def test_a_world_that_does_not_fit(capsys: pytest.CaptureFixture[str], said: str) -> None:
+    """A program that the cluster cannot hold is drawn, named and exit code 1."""
+    code, out, _ = ran(capsys, "topo", "generic:1x8", "--groups", said)
+    assert code == 1
+    assert "error RM002" in out
+
+
 def test_json(capsys: pytest.CaptureFixture[str], said: str) -> None:
     """The JSON holds each chip's ports, routing id and distances, and the placement."""
     found = answer(capsys, "topo", "trn2:2", "--groups", said)

@@ -13,6 +13,7 @@ from rankmuster.cli.cluster_name import ClusterName, settings
 from rankmuster.cli.output import Output, use_color
 from rankmuster.cli.programs import Chosen, load_one, program_options
 from rankmuster.clusters import Cluster
+from rankmuster.finding import Severity
 from rankmuster.placement import survey
 from rankmuster.placement.judge import check_claims
 from rankmuster.render import topo as drawing
@@ -42,19 +43,21 @@ def topo(
     node: int,
     path: str | None,
     **said: Any,
-) -> None:
+) -> int:
     """Draw the chips and links of CLUSTER; without one, list the clusters that are known.
 
     CLUSTER is a name with a number of nodes, such as trn2.48xlarge:4, trn2-ultraserver:2 or
     trn1:2, with :lnc=1, :pod=x2h or :runtime=2.34.10 after it; generic:8x8 for 8 hosts of 8; or a
     file that `neuron-ls -j` wrote.
+
+    Exit code: 1 where the program cannot run there.
     """
     output = Output.current()
     if cluster is None:
         if program is not None or path is not None:
             raise click.UsageError("say which CLUSTER: 'rankmuster topo' alone lists them")
         output.answer(catalogue_text(), catalogue())
-        return
+        return 0
     if node >= cluster.nodes:
         raise click.UsageError(f"node {node} is not one of the {cluster.nodes} of {cluster.name}")
     if number and program is None:
@@ -63,9 +66,10 @@ def topo(
     each = set_of(chosen, number)
     if path is not None:
         write(svg(cluster, each), path)
-        return
+        return 0
     found = survey_of(chosen, cluster)
     output.answer(text(cluster, node, each, found), as_json(cluster, found))
+    return int(any(told.severity is Severity.ERROR for told in found.findings))
 
 
 def set_of(chosen: Chosen | None, number: int) -> GroupSet | None:
