@@ -45,10 +45,10 @@ BRING_UP = {
         "0.1.0 on one host, 0.2.0 on the others",
     ),
     "RM608": Explanation(
-        "A process listens on an address that others cannot reach.",
-        "A host with several networks, or a name that resolves to loopback.",
+        "A process says that it listens at an address that others may not reach: it is not the one "
+        "that the root sees it come from. An error once a peer tried to connect and could not.",
+        "A host with several networks, a name that resolves to loopback, or a firewall.",
         "a host whose own name means 127.0.1.1",
-        is_reserved=True,
     ),
     "RM701": Explanation(
         "The input is not what its format says. The message names line and column, or the byte.",
