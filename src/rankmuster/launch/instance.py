@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")  # "trn2.48xlarge" on EC2
+INSTANCE = re.compile(r"[a-z]+[0-9][a-z0-9-]*\.[0-9]*[a-z]+")
 CORE_SIZES = ("NEURON_RT_VIRTUAL_CORE_SIZE", "NEURON_LOGICAL_NC_CONFIG")  # facts §6.1
 
 
@@ -28,4 +29,4 @@ def _product() -> str:
         name = PRODUCT.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
         return ""
-    return name if re.fullmatch(r"[a-z]+[0-9][a-z0-9-]*\.[0-9]*[a-z]+", name) else ""
+    return name if INSTANCE.fullmatch(name) else ""

@@ -40,5 +40,7 @@ def _listen(where: str, port: int) -> socket.socket:
             ("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True
         )
     family = socket.AF_INET6 if ":" in where else socket.AF_INET
-    name = socket.getaddrinfo(where or None, port, family, flags=socket.AI_PASSIVE)[0][4]
+    # As bytes: a name given as text goes through the IDNA codec, whose import takes milliseconds.
+    host = where.encode() or None
+    name = socket.getaddrinfo(host, port, family, flags=socket.AI_PASSIVE)[0][4]
     return socket.create_server(name, family=family, backlog=BACKLOG)
