@@ -6,11 +6,13 @@ The public names are imported when they are first used, so that `import rankmust
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from rankmuster.version import VERSION
 
+TYPE_CHECKING = False  # without the import of typing
 if TYPE_CHECKING:
+    from typing import Any
+
     from rankmuster.api import check as check
     from rankmuster.api import read as read
     from rankmuster.clusters import Cluster as Cluster

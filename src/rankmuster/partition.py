@@ -1,17 +1,17 @@
 """Which devices a set of source-target pairs joins: the union-find of S1, and an array twin.
 
-Knows ids and edges only: nothing of programs, groups or the world. The dict path keeps the
-original's exact forest; the array path gives the same components in the same order and is for
-edge lists that are large (numpy is imported only then).
+Knows ids and edges only: nothing of programs, groups or the world. `ConnectedComponents` keeps the
+original's exact forest; where only the components are wanted, `components` finds the same ones in
+the same order with less ado, by arrays where edge lists are large (numpy is imported only then).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
 
+TYPE_CHECKING = False  # typing itself takes as long to import as ten thousand edges to join
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from typing import Any, TypeAlias
 
     import numpy as np
@@ -119,7 +119,35 @@ def components(pairs: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
     edges = as_array(pairs) if len(pairs) >= ARRAYS_FROM else None
     if edges is not None:
         return grouped(edges)
-    return tuple(map(tuple, ConnectedComponents(sorted(pairs)).components().values()))
+    return joined(sorted(pairs))
+
+
+def joined(edges: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
+    """Return the components of *edges* in universe order, as `ConnectedComponents` has them.
+
+    Each vertex knows its component as a list; of two that an edge joins, the shorter moves.
+    """
+    component: dict[int, list[int]] = {}  # keeps its keys in the order of the universe
+    for source, target in edges:
+        one, two = component.get(source), component.get(target)
+        if one is None and two is None:
+            component[source] = component[target] = [source, target]
+        elif one is None and two is not None:
+            component[source] = two
+            two.append(source)
+        elif two is None and one is not None:
+            component[target] = one
+            one.append(target)
+        elif one is not two and one is not None and two is not None:
+            if len(one) < len(two):
+                one, two = two, one
+            one += two
+            for vertex in two:
+                component[vertex] = one
+    members: dict[int, list[int]] = {}
+    for vertex, mine in component.items():
+        members.setdefault(id(mine), []).append(vertex)
+    return tuple(map(tuple, members.values()))
 
 
 def as_array(pairs: Sequence[tuple[int, int]]) -> Array | None:
@@ -132,15 +160,16 @@ def as_array(pairs: Sequence[tuple[int, int]]) -> Array | None:
         return None
 
 
-class Labels(NamedTuple):
-    """Components of an edge array: `labels[i]` is the component of `vertices[i]`.
+class Labels:
+    """The components of an edge array: `labels[i]` is the component of `vertices[i]`.
 
     `vertices` are the distinct ids, ascending; components are numbered from 0 by their least id.
     """
 
-    number: int
-    vertices: Array
-    labels: Array
+    __slots__ = ("labels", "number", "vertices")
+
+    def __init__(self, *, number: int, vertices: Array, labels: Array) -> None:
+        self.number, self.vertices, self.labels = number, vertices, labels
 
 
 def label(edges: Array) -> Labels:

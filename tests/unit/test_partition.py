@@ -115,18 +115,18 @@ def test_no_pairs_make_no_components() -> None:
 
 @given(EDGES)
 def test_arrays_give_the_components_of_the_forest(edges: list[tuple[int, int]]) -> None:
-    """The array path returns the same components in the same order."""
+    """The array path and lists return the same components in the same order."""
     forest = tuple(map(tuple, ConnectedComponents(sorted(edges)).components().values()))
-    assert grouped(np.array(edges, dtype=np.int64).reshape(-1, 2)) == forest
+    assert grouped(np.array(edges, dtype=np.int64).reshape(-1, 2)) == components(edges) == forest
 
 
 @given(EDGES)
 def test_labels_say_who_is_joined(edges: list[tuple[int, int]]) -> None:
     """Ids have one label exactly when one component holds them; components count by least id."""
-    count, vertices, labels = label(np.array(edges, dtype=np.int64).reshape(-1, 2))
+    found = label(np.array(edges, dtype=np.int64).reshape(-1, 2))
     parts = sorted(map(sorted, components(edges)))
-    assert count == len(parts)
-    assert [vertices[labels == number].tolist() for number in range(count)] == parts
+    numbers = range(found.number)
+    assert [found.vertices[found.labels == number].tolist() for number in numbers] == parts
 
 
 @given(st.integers(1, 400), st.randoms(use_true_random=False))
