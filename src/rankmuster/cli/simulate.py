@@ -90,7 +90,10 @@ class Many(NamedTuple, Generic[T]):
 
 OFTEN: tuple[Many[Any], ...] = (
     Many(
-        "--kill", At(), "P@T", "Process P dies at T: a second, a phase, or its 7th packet, step7."
+        "--kill",
+        At(),
+        "P@T",
+        "Process P dies at T: a second, a phase, or step7, its packet 7 from 0.",
     ),
     Many("--stop", At(), "P@T", "P stands still for ever from T on, and nobody hears of it."),
     Many("--delay", At(more=True), "P@T+S", "P is busy for S seconds from T on."),
