@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from rankmuster.api import check as check
+    from rankmuster.api import cluster as cluster
     from rankmuster.api import read as read
     from rankmuster.clusters import Cluster as Cluster
-    from rankmuster.clusters import cluster as cluster
     from rankmuster.copies import ProgramCopy as ProgramCopy
     from rankmuster.errors import MusterError as MusterError
     from rankmuster.finding import Finding as Finding
@@ -54,7 +54,7 @@ HOMES = {
     "Report": "report",
     "World": "world",
     "check": "api",
-    "cluster": "clusters",
+    "cluster": "api",
     "muster": "session",
     "read": "api",
 }

@@ -11,6 +11,7 @@ from rankmuster.copies import ProgramCopy
 from rankmuster.errors import UnreadableInput
 from rankmuster.load import Loaded, LoadOptions, arrange, load, rank_of, read_path, world_of
 from rankmuster.load.devices import Place
+from rankmuster.load.listing import read_listing
 from rankmuster.program import Program
 
 if TYPE_CHECKING:
@@ -92,15 +93,35 @@ def check(
         findings=loaded.findings,
         absent=loaded.absent,
         same=same,
-        cluster=cluster_named(cluster) if isinstance(cluster, str) else cluster,
+        cluster=cluster_of(cluster),
     )
 
 
-def cluster_named(name: str) -> Cluster:
-    """The cluster of that name."""
-    from rankmuster.clusters import cluster  # chips take 20 ms to import
+def cluster(
+    name: str,
+    *,
+    nodes: int | None = None,
+    lnc: int | None = None,
+    pod: str = "unset",
+    runtime: str | None = None,
+) -> Cluster:
+    """Make a cluster from its name: `rankmuster.cluster("trn2.48xlarge", nodes=4, lnc=2)`.
 
-    return cluster(name)
+    *name* may also be all that `--cluster` accepts: "trn2:4:lnc=1", "generic:8x8" for 8 hosts of 8
+    devices, or files that `neuron-ls -j` wrote. *pod* is the UltraServer mode, *runtime* a version.
+    Raises `InvalidCluster`, with the nearest name, `InvalidProgram` and `UnreadableInput` for
+    files, and TypeError for numbers that are none.
+    """
+    from rankmuster import clusters  # chips take 20 ms to import
+
+    return clusters.cluster(
+        name, nodes=nodes, lnc=lnc, pod=pod, runtime=runtime, read_file=read_listing
+    )
+
+
+def cluster_of(said: Cluster | str | None) -> Cluster | None:
+    """The cluster, if any, that is said or named."""
+    return cluster(said) if isinstance(said, str) else said
 
 
 def gather(programs: list[Program | ProgramCopy | Readable], options: LoadOptions) -> Loaded:

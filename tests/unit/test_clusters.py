@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import rankmuster as rm
 from rankmuster.arch.instances import ALIASES, INSTANCES
 from rankmuster.clusters import Cluster, Place, cluster, parse
-from rankmuster.errors import InvalidCluster, InvalidProgram
+from rankmuster.errors import InvalidCluster, InvalidProgram, UnreadableInput
 from rankmuster.formats import neuron_ls
 
 SIZES = {  # facts §3.1: ranks of one server at its default logical-core size
@@ -214,6 +216,16 @@ def test_listing_is_a_cluster() -> None:
     assert (here.core_size, here.claims) == (2, ())
     assert of(listing(), listing(), text="a.json,b.json").nodes == 2
     assert of(listing(), text="a.json:4").size == 256
+
+
+def test_a_listing_from_python(tmp_path: Path) -> None:
+    """`rm.cluster` and `rm.check` open listings by their names, as the command line does."""
+    path = tmp_path / "node0.json"
+    path.write_bytes(listing())
+    assert rm.cluster(str(path)).name == "trn2.48xlarge:1"
+    assert rm.cluster(f"trn2u:4:ls={path}").claims == ()
+    with pytest.raises(UnreadableInput, match="no such file"):
+        rm.cluster(str(tmp_path / "gone.json"))
 
 
 def test_listing_against_a_name() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import click
@@ -11,7 +10,7 @@ import click
 from rankmuster.clusters import Cluster, parse
 from rankmuster.deadlock import Settings
 from rankmuster.errors import MusterError
-from rankmuster.formats.neuron_ls import LIMIT_BYTES
+from rankmuster.load.listing import read_listing
 
 
 class ClusterName(click.ParamType[Cluster]):
@@ -29,14 +28,6 @@ class ClusterName(click.ParamType[Cluster]):
             return parse(value, read_listing)
         except MusterError as error:
             self.fail(str(error), param, ctx)
-        except OSError as error:
-            self.fail(f"{error.filename}: {error.strerror}", param, ctx)
-
-
-def read_listing(path: str) -> bytes:
-    """What a server's `neuron-ls -j` wrote; a byte more than the limit at most."""
-    with Path(path).open("rb") as file:
-        return file.read(LIMIT_BYTES + 1)
 
 
 def settings() -> Settings:

@@ -15,6 +15,7 @@ from rankmuster.formats.neuron_ls import NodeListing
 
 POD_MODES = {mode.name.lower(): mode for mode in PodMode}
 OPTIONS = ("lnc", "ls", "pod", "runtime")
+ReadFile = Callable[[str], bytes]
 
 
 def cluster(
@@ -25,17 +26,18 @@ def cluster(
     pod: str = "unset",
     runtime: str | None = None,
     listings: Sequence[NodeListing] = (),
+    read_file: ReadFile | None = None,
 ) -> Cluster:
     """Make a cluster from a name of the catalogue: `cluster("trn2.48xlarge", nodes=4, lnc=2)`.
 
-    *name* may also be "generic:8x8", 8 hosts of 8 devices, or all that `--cluster` accepts.
-    *pod* is the UltraServer mode. Raises InvalidCluster, with the nearest name, for what no cluster
-    is, and TypeError for numbers that are none.
+    *name* may also be "generic:8x8", 8 hosts of 8 devices, or all that `parse` accepts. *pod* is
+    the UltraServer mode. Raises InvalidCluster, with the nearest name, for what no cluster is, and
+    TypeError for numbers that are none.
     """
-    if ":" in name:
+    if ":" in name or is_files(name):
         if nodes is not None or lnc is not None or runtime is not None or pod != "unset":
             raise InvalidCluster(f"{name!r} says sizes already", fix="say them once")
-        return parse(name)
+        return parse(name, read_file)
     instance = find_instance(name)
     listed = listings[0].core_size if listings else None
     default = listed or instance.core_sizes[0]
@@ -80,7 +82,12 @@ def _number(text: str, what: str) -> int:
     return int(text)
 
 
-def parse(text: str, read_file: Callable[[str], bytes] | None = None) -> Cluster:
+def is_files(name: str) -> bool:
+    """Whether a name is that of listings and not of a cluster."""
+    return name.endswith(".json")
+
+
+def parse(text: str, read_file: ReadFile | None = None) -> Cluster:
     """Read what `--cluster` takes: NAME[:NODES][:lnc=1][:pod=x4][:runtime=2.34.10][:ls=FILE,...].
 
     NAME may be "generic:HxD", or files that `neuron-ls -j` wrote, one a server, which *read_file*
@@ -102,7 +109,7 @@ def parse(text: str, read_file: Callable[[str], bytes] | None = None) -> Cluster
             raise InvalidCluster(f"{text!r}: no option {key!r}", fix=did_you_mean(key, OPTIONS))
         else:
             options[key] = value
-    unnamed = name.endswith(".json")
+    unnamed = is_files(name)
     listings = _read_listings(name if unnamed else options.get("ls", ""), read_file)
     if listings and nodes is None:
         nodes = len(listings)
@@ -128,7 +135,7 @@ def _generic(rest: list[str], text: str) -> Cluster:
     return Cluster(instance=generic(count), nodes=_number(hosts, "the number of hosts"))
 
 
-def _read_listings(files: str, read_file: Callable[[str], bytes] | None) -> tuple[NodeListing, ...]:
+def _read_listings(files: str, read_file: ReadFile | None) -> tuple[NodeListing, ...]:
     if not files:
         return ()
     if read_file is None:
