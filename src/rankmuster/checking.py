@@ -20,7 +20,7 @@ from rankmuster.resolve import Resolved
 from rankmuster.screen import Survey
 from rankmuster.signature.canonical import communicator_digest, program_digest
 from rankmuster.signature.libnrt import sign
-from rankmuster.verify import verify
+from rankmuster.verify import placed, verify
 from rankmuster.world import World
 
 if TYPE_CHECKING:
@@ -127,11 +127,11 @@ def alone(
     busy = any(any(each.resolved.program.walk()) for each in sorts)
     for each in sorts:
         for copy in each.copies:
-            yield from ((copy.devices, found) for found in copy.program.findings)
+            yield from ((copy.devices, placed(each.resolved, f)) for f in copy.program.findings)
         stated = busy and each.resolved.program.format == "json"
         for found in verify(each.resolved, world_size):
             if not (stated and found.code == "RM312"):
-                yield each.devices, found
+                yield each.devices, placed(each.resolved, found)
 
 
 def program_rows(sorts: Sequence[ProgramClass]) -> tuple[ProgramRow, ...]:

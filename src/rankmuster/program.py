@@ -52,6 +52,17 @@ REDUCING = frozenset(
     }
 )
 WITHOUT_DATA = frozenset({OpKind.BARRIER, OpKind.COMM_SPLIT})  # no elements, no dtype
+EVEN = frozenset(
+    {
+        OpKind.ALL_GATHER,
+        OpKind.REDUCE_SCATTER,
+        OpKind.ALL_TO_ALL,
+        OpKind.ALL_TO_ALL_V,
+        OpKind.GATHER,
+        OpKind.SCATTER,
+    }
+)
+"""What a rank holds of these depends on the size of its sub-group, and all ranks run one text."""
 ON_PAIRS = frozenset(
     {
         OpKind.PERMUTE,
@@ -168,8 +179,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     where that came from ("header", "file", "option" or "inferred"). `rank` is the device that a
     per-process file names for itself. `not_recorded` holds the op fields that this *format* cannot
     record. `target` is the chip generation that a Neuron compiler wrote it for ("*" for any), and
-    `core_size` the logical-core size. `findings` are those that reading alone established (they concern this program by
-    itself); they name no devices yet.
+    `core_size` the logical-core size. `findings` are those that reading alone established (they
+    concern this program by itself); they name no devices yet.
     """
 
     format: str

@@ -9,15 +9,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice, pairwise
 from typing import Any
 
 from rankmuster.finding import Finding, OpRef, Severity, finding
-from rankmuster.program import REDUCING, Branch, Loop, Op, walk
+from rankmuster.program import EVEN, REDUCING, Branch, Loop, Op, OpKind, walk
 from rankmuster.ranks import ranges
 from rankmuster.resolve import GroupSet, Resolved
 from rankmuster.signature.canonical import content
 from rankmuster.signature.places import Event, Place, events, places
+from rankmuster.wording import whereabouts
 
 MUST_COVER = frozenset({"hlo", "stablehlo"})  # formats whose verifiers demand every id
 MAX_SETS = 12  # NEC_MAX_COMM_N (facts §2.1); 16 from runtime 2.34.10 on
@@ -31,7 +33,10 @@ def verify(resolved: Resolved, world_size: int) -> tuple[Finding, ...]:
     Ids are checked against the world that the program claims, or *world_size* where it claims
     none. Findings come in the order of their checks and name only devices that exist.
     """
-    known = {(each.code, each.group, each.field) for each in resolved.program.findings}
+    read = resolved.program.findings
+    known = {(each.code, each.group, each.field) for each in read}
+    # A list whose product does not fit has been left empty by its reader.
+    known |= {("RM103", each.group, None) for each in read if each.code == "RM107"}
     found = chain(
         check_world(resolved, world_size),
         check_sets(resolved, own_world(resolved, world_size)),
@@ -39,6 +44,18 @@ def verify(resolved: Resolved, world_size: int) -> tuple[Finding, ...]:
         check_ops(resolved),
     )
     return tuple(each for each in found if (each.code, each.group, each.field) not in known)
+
+
+def placed(resolved: Resolved, found: Finding) -> Finding:
+    """The finding with the place of its op in its text; of a set, that of the first op on it."""
+    if (firsts := resolved.memo.get("first refs")) is None:
+        ops = [each for each in places(resolved) if isinstance(each.event, Op)]
+        firsts = {each.group: where(each)["op"] for each in reversed(ops)}
+        resolved.memo["first refs"] = firsts
+    ref = found.op or firsts.get(found.group)
+    if ref is None:
+        return found
+    return replace(found, op=ref, message=found.message + whereabouts(resolved.program, ref))
 
 
 def own_world(resolved: Resolved, world_size: int) -> int:
@@ -155,6 +172,7 @@ def check_ops(resolved: Resolved) -> Iterator[Finding]:
         yield finding("RM312", "the program holds no collectives")
         return
     yield from islice(chain.from_iterable(check_root(resolved, place) for place in ops), SHOWN)
+    yield from islice(check_even(resolved, ops), SHOWN)
     yield from check_reduces(ops)
     yield from check_loops(placed, ops)
     yield from check_branches(placed, ops)
@@ -200,6 +218,27 @@ def check_root(resolved: Resolved, place: Place) -> Iterator[Finding]:
     if op.root >= size:
         what = f"{op.kind} has root {op.root} in sub-groups of {size}; positions count from 0"
         yield finding("RM101", what, field="root", **where(place))
+
+
+def check_even(resolved: Resolved, ops: Iterable[Place]) -> Iterator[Finding]:
+    """RM104: an op that needs equal sub-groups on a set of unequal ones, once per kind and set.
+
+    XLA's verifier refuses it, and kernels are sized from the first sub-group.
+    """
+    told: set[tuple[int, OpKind]] = set()
+    for each in ops:
+        op = each.event
+        assert isinstance(op, Op)
+        if op.kind not in EVEN or op.group is None or (each.group, op.kind) in told:
+            continue
+        told.add((each.group, op.kind))
+        sizes = sorted({len(members) for members in resolved.sets[each.group].members})
+        if len(sizes) > 1:
+            text = f"{', '.join(map(str, sizes[:-1]))} and {sizes[-1]}"
+            what = f"{op.kind} on group set {each.group}, whose sub-groups have {text} members"
+            yield finding(
+                "RM104", f"{what}: legal for all_reduce, not for {op.kind}", **where(each)
+            )
 
 
 def reduces_unsaid(event: Event) -> bool:

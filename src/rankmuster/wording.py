@@ -64,9 +64,9 @@ def ordinal(number: int) -> str:
     return f"{number}{ending or 'th'}"
 
 
-def place(program: Program, index: int, op: Op) -> str:
+def whereabouts(program: Program, ref: OpRef, label: str | None = None) -> str:
     """Where an op of *program* stands, as messages say: " (op 17 of 42, grad.0, model.py:123)"."""
     total = sum(each.places for each in program.walk())
-    label = f"label {op.label}" if op.label and op.label not in op.name else ""
-    told = (f"op {index} of {total}", short(op.name), short(label), short(op.source))
+    tag = f"label {label}" if label and label not in ref.name else ""
+    told = (f"op {ref.index} of {total}", short(ref.name), short(tag), short(ref.source))
     return f" ({', '.join(part for part in told if part)})"

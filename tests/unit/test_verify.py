@@ -19,7 +19,7 @@ from rankmuster.testing.build import (
     program,
     send,
 )
-from rankmuster.verify import verify
+from rankmuster.verify import placed, verify
 
 PAIR = [[0, 1]]
 
@@ -232,3 +232,39 @@ def test_what_the_reader_found_is_not_said_again() -> None:
     each = on_groups([0, 0, 5], [1, 1])
     seen = finding("RM102", "replica 0 is repeated", group=0)
     assert codes(msgspec.structs.replace(each, findings=(seen,))) == ["RM101"]
+
+
+@pytest.mark.parametrize(
+    "kind", ["all_gather", "reduce_scatter", "all_to_all", "all_to_all_v", "gather", "scatter"]
+)
+def test_uneven_groups_are_refused_where_sizes_depend_on_them(kind: str) -> None:
+    """RM104: what a rank holds of these ops depends on its sub-group; told once per set."""
+    each = program(barrier(), op(kind, name="g"), op(kind), groups=[[[0, 1], [2, 3, 4]]])
+    (found,) = judge(each, 5)
+    assert (found.code, found.severity, found.group) == ("RM104", Severity.ERROR, 0)
+    assert found.op == OpRef(index=1, in_group=1, kind=kind, name="g")
+    assert found.message == (
+        f"{kind} on group set 0, whose sub-groups have 2 and 3 members: legal for all_reduce, "
+        f"not for {kind}"
+    )
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "broadcast", "reduce", "barrier", "comm_split"])
+def test_uneven_groups_are_legal_where_sizes_do_not_depend_on_them(kind: str) -> None:
+    """Every rank holds the same, however many there are."""
+    assert judge(program(op(kind), groups=[[[0, 1], [2, 3, 4]]]), 5) == ()
+
+
+def test_what_is_wrong_with_a_program_is_told_with_its_place() -> None:
+    """Of an op its own place, of a set that of the first op on it."""
+    ops = (barrier(), all_gather(name="ag.1", source="m.py:7", group=1))
+    each = Resolved(program(*ops, groups=[[[0, 1]], [[0, 9]]]))
+    (found,) = (placed(each, one) for one in verify(each, 2) if one.code == "RM101")
+    assert found.message == ("group set 1 names device 9 in a world of 2 (op 1 of 2, ag.1, m.py:7)")
+    assert found.op == OpRef(index=1, in_group=0, kind="all_gather", name="ag.1", source="m.py:7")
+
+
+def test_an_iota_that_does_not_fit_leaves_nothing_out() -> None:
+    """Behind RM107 no RM103 follows: nobody knows what the list would have named."""
+    known = (finding("RM107", "4 places, 16 ids", group=0),)
+    assert codes(program(all_reduce(), groups=[[]], format="hlo", findings=known)) == []

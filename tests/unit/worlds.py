@@ -9,7 +9,7 @@ all-to-alls.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -20,6 +20,7 @@ from rankmuster.program import POINT_TO_POINT, Branch, Loop, Node, Op, OpKind, P
 from rankmuster.testing import build
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "barrier")
+ON_UNEVEN = ("all_reduce", "broadcast", "barrier")
 SIZES = (1, 8, 64, 512, 4096)
 DTYPES = ("f32", "bf16", "s32")
 
@@ -89,17 +90,23 @@ def collective(world: World) -> dict[int, Op]:
     """One op of a set, which some of its sub-groups may sit out or post with other contents."""
     rng, posted = world.rng, {}
     number = rng.randrange(len(world.groups))
-    shared = one_op(rng, number)
+    shared = one_op(world, number)
     for members in world.groups[number]:
         if rng.random() < 0.85:
-            op = shared if rng.random() < 0.8 else one_op(rng, number)
+            op = shared if rng.random() < 0.8 else one_op(world, number)
             posted.update(dict.fromkeys(members, op))
     return posted
 
 
-def one_op(rng: random.Random, group: int) -> Op:
-    """A random collective."""
-    kind = rng.choice(KINDS)
+def is_even(members: Iterable[Sequence[int]]) -> bool:
+    """Whether all sub-groups of a set are of one size."""
+    return len(set(map(len, members))) == 1
+
+
+def one_op(world: World, group: int) -> Op:
+    """A random collective, on uneven groups one that may be."""
+    rng = world.rng
+    kind = rng.choice(KINDS if is_even(world.groups[group]) else ON_UNEVEN)
     more: dict[str, Any] = {}
     if kind == "broadcast":
         more["root"] = 0
@@ -126,7 +133,8 @@ def permute(world: World) -> dict[int, Op]:
 
 def uneven(world: World) -> dict[int, Op]:
     """An all-to-all of a random split matrix."""
-    rng, number = world.rng, world.rng.randrange(len(world.groups))
+    even = [number for number, each in enumerate(world.groups) if is_even(each)]
+    rng, number = world.rng, world.rng.choice(even)
     members = rng.choice(world.groups[number])
     sent = [[rng.randrange(9) for _ in members] for _ in members]
     return {
@@ -276,7 +284,9 @@ def change_dtype(world: World, program: Program, index: int, op: Op) -> Changed:
 def change_kind(world: World, program: Program, index: int, op: Op) -> Changed:
     if op.kind in {*POINT_TO_POINT, OpKind.BARRIER} or op.pairs is not None or op.input_splits:
         return None
-    return edited(program, index, lambda op: [replace(op, kind=OpKind.GATHER)]), "kind"
+    assert op.group is not None
+    kind = OpKind.GATHER if is_even(world.groups[op.group]) else OpKind.OTHER
+    return edited(program, index, lambda op: [replace(op, kind=kind)]), "kind"
 
 
 def change_reduce(world: World, program: Program, index: int, op: Op) -> Changed:

@@ -11,7 +11,7 @@ from rankmuster.copies import ProgramClass
 from rankmuster.finding import Finding, OpRef, Value, finding
 from rankmuster.resolve import Resolved
 from rankmuster.signature.canonical import Token
-from rankmuster.wording import contrast, describe, listed, place, reference
+from rankmuster.wording import contrast, describe, listed, reference, whereabouts
 
 DETAIL = {
     "trips": " {value} times",
@@ -136,7 +136,7 @@ def ending(story: Story) -> str:
 def op_place(token: Token, own: Resolved) -> str:
     """Where the op stands in the program of the one who is named first."""
     assert token.op is not None
-    return place(own.program, token.index, token.op)
+    return whereabouts(own.program, op_ref(token, 0), token.op.label)
 
 
 def op_ref(token: Token, operand: int) -> OpRef:

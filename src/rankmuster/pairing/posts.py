@@ -18,7 +18,7 @@ from rankmuster.group import SubGroup
 from rankmuster.program import POINT_TO_POINT, Branch, Loop, Op, OpKind
 from rankmuster.resolve import Resolved
 from rankmuster.signature.places import events
-from rankmuster.wording import place, reference
+from rankmuster.wording import reference, whereabouts
 
 UNROLLED = 4096
 """Up to so many messages on an edge loops are unrolled to pair them; more are compared as loops."""
@@ -50,7 +50,7 @@ class Post:
     @property
     def where(self) -> str:
         """Where the op stands, as messages say it."""
-        return place(self.resolved.program, self.index, self.op)
+        return whereabouts(self.resolved.program, self.ref, self.op.label)
 
     @property
     def ref(self) -> OpRef:

@@ -16,7 +16,7 @@ from rankmuster.group import SubGroup
 from rankmuster.program import OpKind
 from rankmuster.resolve import Resolved
 from rankmuster.signature.canonical import Token, posting_on, tokens
-from rankmuster.wording import place, reference, who
+from rankmuster.wording import reference, whereabouts, who
 
 
 class Part(NamedTuple):
@@ -30,7 +30,7 @@ class Part(NamedTuple):
     def where(self) -> str:
         """Where the op stands, as messages say it."""
         assert self.token.op is not None
-        return place(self.program.resolved.program, self.token.index, self.token.op)
+        return whereabouts(self.program.resolved.program, ref(self.token), self.token.op.label)
 
     @property
     def inputs(self) -> tuple[int, ...] | None:
