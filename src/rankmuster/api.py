@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from rankmuster import formats
@@ -135,8 +136,9 @@ def gather(programs: list[Program | ProgramCopy | Readable], options: LoadOption
         return modules[0]
     copies = tuple(each for each in programs if isinstance(each, ProgramCopy))
     if len(copies) == len(programs):
-        places = [Place(path=copy.path, rank=max(copy.devices, default=0)) for copy in copies]
-        return Loaded(copies=copies, world=world_of([c.program for c in copies], places, options))
+        held = tuple(device for copy in copies for device in copy.devices)
+        world = world_of([copy.program for copy in copies], (), replace(options, devices=held))
+        return Loaded(copies=copies, world=world)
     if copies:
         raise TypeError("give copies with devices, or programs without: not both")
     read_ones = [each if isinstance(each, Program) else read(each) for each in programs]  # type: ignore[arg-type] # no copies here

@@ -262,7 +262,7 @@ def _held(place: Place, read_program: Callable[[], Program]) -> Held:
     readable = not problems
     return Held(
         program=program,
-        problems=problems or _smaller_world(program, place),
+        problems=problems or (*_smaller_world(program, place), *_other_process(program, place)),
         resolved=resolved,
         content=bytes(content_digest(resolved)) if readable else b"",
         digest=bytes(program_digest(resolved)) if readable else b"",
@@ -325,6 +325,15 @@ def _smaller_world(program: Program, place: Place) -> tuple[Finding, ...]:
     message = f"the program is for {claimed} devices, and the world has {place.world_size}"
     fix = "start as many devices as the program names, or compile it for this world"
     return (finding("RM003", message, ranks=place.devices, fix=fix),)
+
+
+def _other_process(program: Program, place: Place) -> tuple[Finding, ...]:
+    """RM006: the file names the process that it is for, and we are another."""
+    if program.rank in (None, place.process):
+        return ()
+    message = f'the program is that of process {program.rank} ("rank"), not of process '
+    fix = "give each process its own file (a pattern with {rank}), or leave out 'rank'"
+    return (finding("RM006", message + str(place.process), ranks=place.devices, fix=fix),)
 
 
 def _report(up: BringUp, world: World, ended: Ended | None) -> Report:

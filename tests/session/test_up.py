@@ -290,3 +290,22 @@ def test_a_signal_asks_any_process_for_whom_it_waits(tmp_path):
     assert "process 0 of 4, census: waiting for device 1 (reading the program); " in said
     assert "process 1 of 4, read: waiting for the root at 127.0.0.1:" in said
     assert "process 3 of 4, census: waiting for the root at 127.0.0.1:" in said
+
+
+def test_a_file_of_another_process_is_refused(tmp_path):
+    """The rank in a file is its process: whoever else reads it says so (RM006), and nobody goes."""
+    path = Path(write(tmp_path, "p.json"))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"rank": 1}))
+    done = up("-n", "2", "--devices-per-process", "2", "--format", "json", "--program", str(path))
+    report = json.loads(done.stdout)
+    told = [(found["code"], found["ranks"]) for found in report["findings"]]
+    assert (done.returncode, report["verdict"], told) == (1, "invalid", [("RM006", "0-1")])
+
+
+def test_ranks_are_processes_as_check_has_them(tmp_path):
+    """Two files with ranks 0 and 1 for two processes of two devices each agree."""
+    for rank in range(2):
+        path = Path(write(tmp_path, f"{rank}.json"))
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"rank": rank}))
+    done = up("-n", "2", "--devices-per-process", "2", "--program", str(tmp_path / "{rank}.json"))
+    assert done.returncode == 0

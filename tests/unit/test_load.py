@@ -118,10 +118,14 @@ def test_ranks_must_make_sense(here: Path, ranks: tuple) -> None:
 
 
 def test_the_rank_in_a_file_wins_over_its_name(here: Path) -> None:
-    """A per-process file that names its device is that device's."""
+    """A per-process file that names its process is that process's, however many its devices."""
     write(here, "d/0.json", program(2, rank=1))
     write(here, "d/1.json", program(2, rank=0))
     assert seats("d") == [("0.json", (1,)), ("1.json", (0,))]
+    eight = LoadOptions(world=16, devices_per_process=(8,))
+    (loaded,) = load(["d/{rank}.json"], eight)
+    assert [copy.devices for copy in loaded.copies] == [tuple(range(8, 16)), tuple(range(8))]
+    assert loaded.absent == ()
 
 
 def test_two_files_for_one_device(here: Path) -> None:
@@ -192,12 +196,8 @@ def test_every_device_is_seated_once_or_absent(
     seating = seat(places, world, counts)
     devices = [device for block in seating.blocks for device in block.devices]
     assert sorted([*devices, *seating.absent]) == list(range(world))
-    if ranked:
-        assert all(
-            place.rank in block.devices
-            for place, block in zip(places, seating.blocks, strict=True)
-            if block.devices
-        )
+    by_name = [Place(path=str(n), process=n) for n in numbers]
+    assert seat(by_name, world, counts) == seating
 
 
 REDUCED = """HloModule m, is_scheduled=true

@@ -17,11 +17,16 @@ SAY_RANKS = "say --ranks 0-3=a.hlo --ranks 4-7=b.hlo"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What one file says of its place: `process` by its name, `rank` (a device) by its text."""
+    """Which process one file says it is of: `process` by its name, `rank` by its text."""
 
     path: str
     process: int | None = None
     rank: int | None = None
+
+    @property
+    def number(self) -> int | None:
+        """The number of its process; what the text says wins."""
+        return self.process if self.rank is None else self.rank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +61,7 @@ def seat(
     it to the number of files. *processes* are numbers known to exist beside those of the places.
     Raises `UnreadableInput` where files without numbers do not divide the world.
     """
-    if len(places) == 1 and places[0].process is None and places[0].rank is None:
+    if len(places) == 1 and places[0].number is None:
         return Seating(blocks=(Block(process=None, devices=tuple(range(world_size))),))
     layout = Layout.of(places, world_size, counts, processes)
     blocks: list[Block] = []
@@ -105,11 +110,8 @@ class Layout:
 
     def block_of(self, place: Place, ordinal: int) -> Block:
         """The block of a file: by its text, else by its name, else by its turn."""
-        if place.rank is not None:
-            process = self.process_of(place.rank)
-        else:
-            process = ordinal if place.process is None else place.process
-        if process is None or process >= len(self.starts) - 1:
+        process = ordinal if place.number is None else place.number
+        if process >= len(self.starts) - 1:
             return Block(process=process, devices=())
         devices = tuple(range(self.starts[process], self.starts[process + 1]))
         return Block(process=process, devices=devices)
@@ -129,9 +131,7 @@ def devices_each(places: Sequence[Place], world_size: int, processes: frozenset[
     Where that does not divide, numbered files hold one device each and the rest of the world is
     absent; files without numbers would have to be guessed at.
     """
-    if any(place.rank is not None for place in places):
-        return spacing(places, world_size)
-    said = [place.process for place in places if place.process is not None]
+    said = [place.number for place in places if place.number is not None]
     known = max([*said, *processes], default=len(places) - 1) + 1
     if known <= world_size and world_size % known == 0:
         return world_size // known
@@ -142,21 +142,12 @@ def devices_each(places: Sequence[Place], world_size: int, processes: frozenset[
     )
 
 
-def spacing(places: Sequence[Place], world_size: int) -> int:
-    """World over files where each file's own rank then falls into a block of its own, else 1."""
-    size, rest = divmod(world_size, len(places))
-    ranks = [place.rank for place in places if place.rank is not None]
-    if rest or not size or len({rank // size for rank in ranks}) != len(places):
-        return 1
-    return size
-
-
 def outside(place: Place, block: Block, world_size: int) -> Finding:
     """A file whose number lies beyond the world."""
-    what = f"device {place.rank}" if place.rank is not None else f"process {block.process}"
     return finding(
         "RM101",
-        f"{place.path}: {what} is outside a world of {world_size} (files count from 0)",
+        f"{place.path}: process {block.process} is outside a world of {world_size} "
+        "(files count from 0)",
         fix="number the files from 0, or say --world",
     )
 
@@ -174,8 +165,8 @@ def twice(place: Place, block: Block, first: str) -> Finding:
 def missing(absent: tuple[int, ...], layout: Layout, world_size: int) -> Finding:
     """Devices without a program."""
     text = f"no program for {who(absent)} of {world_size}"
-    if processes := fold(layout.processes_of(absent)):
-        text += f" (process {short(processes)})"
+    if processes := layout.processes_of(absent):
+        text += f" (process{'es' if len(processes) > 1 else ''} {short(fold(processes))})"
     return finding("RM601", text, ranks=absent)
 
 
@@ -188,7 +179,7 @@ def inferred(places: Sequence[Place], blocks: Sequence[Block]) -> Iterator[Findi
         )
         more = f" and {len(places) - 4} more" if len(places) > 4 else ""
         yield finding("RM704", f"each file stands for consecutive devices ({runs}{more})")
-    if any(place.process is None and place.rank is None for place in places):
+    if any(place.number is None for place in places):
         order = ", ".join(place.path for place in places[:4])
         yield finding("RM704", f"files without numbers are taken in the order given: {order}")
 
