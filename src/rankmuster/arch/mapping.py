@@ -113,4 +113,5 @@ def get_peer_mla_idx(chip: Chip, nec_dev: int, mla: int, port: int) -> int:
 
 def peer_directly_connected(chip: Chip, nec_dev: int, mla: int, peer: int) -> bool:
     """Whether two chips are one, or joined by a port."""
-    return mla == peer or peer in _maps(chip, nec_dev, mla).port_map[mla]
+    ports = _maps(chip, nec_dev, mla).port_map[mla]
+    return mla == peer or peer in ports

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -89,6 +90,28 @@ def test_queries_refuse_bad_questions() -> None:
         mapping.rid_to_mla_idx(chip, 0, 32)
     with pytest.raises(InvariantError, match="NEC_NET_MLA_DEV"):
         mapping.is_mla_available(chip, 0xFFFFFFFF, 0)
+
+
+QUERIES: dict[str, Callable[..., object]] = {
+    "is_mla_available": mapping.is_mla_available,
+    "mla_idx_to_rid": mapping.mla_idx_to_rid,
+    "get_peer_mla_idx": lambda chip, dev, mla: mapping.get_peer_mla_idx(chip, dev, mla, 0),
+    "connected": lambda chip, dev, mla: mapping.peer_directly_connected(chip, dev, mla, mla),
+}
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_preconditions_of_every_query(query: Callable[..., object]) -> None:
+    """Whatever is asked, a real core, a chip below 32 and built maps are asserted first (S4 §3)."""
+    chip = built()
+    for nec_dev, mla, what in (
+        (0xFFFFFFFF, 0, "NEC_NET_MLA_DEV"),
+        (0, 32, "mla_idx < MAX_MLA_DEVICES"),
+        (0, -1, "mla_idx < MAX_MLA_DEVICES"),
+        (1, 0, "device_id_maps_build"),
+    ):
+        with pytest.raises(InvariantError, match=what):
+            query(chip, nec_dev, mla)
 
 
 def test_switch_family_masks_the_server() -> None:
