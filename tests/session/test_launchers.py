@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from session_worlds import hand_started
@@ -347,3 +350,47 @@ def test_everybody_hears_whose_sources_contradict_each_other(tmp_path):
 
     outcomes = hand_started([environ(number) for number in range(4)], program)
     assert {(each[0], *each[1]) for each in outcomes} == {("invalid", ("RM006", "3"))}
+
+
+def test_a_launched_process_becomes_the_command(tmp_path):
+    """Usual variables, no secret, the exit code passed on; and it may muster again."""
+    (tmp_path / "p.json").write_text(PROGRAM.replace('"world_size": 4', '"world_size": 2'))
+    text = (tmp_path / "p.json").read_text().replace("[0, 1, 2, 3]", "[0, 1]")
+    (tmp_path / "p.json").write_text(text)
+    run = [sys.executable, "-m", "rankmuster", "up", "-q", "--engine", "tcp", "--deadline", "8"]
+    run += ["--program", str(tmp_path / "p.json")]
+    again = (
+        "import os, subprocess, sys; e = os.environ;"
+        "assert 'RANKMUSTER_SECRET' not in e, 'secret';"
+        "print(e['RANK'], e['WORLD_SIZE'], e['LOCAL_RANK'], flush=True);"
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", again, *run, "--", "sh", "-c", "exit $((3 + RANK))"]
+    slurm = {**SLURM, **SECRET, "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1"}
+    slurm |= {"SLURM_JOB_ID": f"8{os.getpid()}", "PATH": os.environ["PATH"]}
+    started = [
+        subprocess.Popen(
+            [*run, "--", *command],
+            env={**slurm, "SLURM_PROCID": str(number), "SLURM_LOCALID": str(number)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    said = [process.communicate(timeout=20) for process in started]
+    assert [out for out, _ in said] == ["0 2 0\n", "1 2 1\n"], said
+    assert [process.returncode for process in started] == [3, 4], said
+
+
+def test_nothing_ever_asks_for_the_name_of_an_address():
+    """A reverse look-up takes as long as the slowest name server likes."""
+    reverse = ("gethostbyaddr", "getnameinfo", "getfqdn")
+    source = Path(launch.__file__).parents[1]
+    found = [
+        (path.name, name)
+        for path in source.rglob("*.py")
+        for name in reverse
+        if name in path.read_text()
+    ]
+    assert found == []
