@@ -16,6 +16,7 @@ from rankmuster.status import Status
 
 MIB = 1 << 20
 U32 = 0xFFFF_FFFF
+DIGITS = 20  # of the largest u64
 NO, YES = False, True
 PREFIXES = ("NEURON_RT_", "RANKMUSTER_")
 
@@ -35,13 +36,21 @@ def truth(text: str) -> bool:
     raise ValueError("write 0 or 1")
 
 
+def plain(text: str) -> str:
+    """Text that the system's calls take: UTF-8, and no zero."""
+    if "\0" in text or text != text.encode(errors="replace").decode():
+        raise ValueError("write UTF-8 without zeroes")
+    return text
+
+
 def number(low: int, high: int) -> Callable[[str], int]:
     """A whole number from *low* to *high*."""
 
     def parse(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or not low <= int(text[:20]) <= high:
+        value = int(text) if text.isascii() and text.isdigit() and len(text) <= DIGITS else -1
+        if not low <= value <= high:
             raise ValueError(f"write a whole number from {low} to {high}")
-        return int(text)
+        return value
 
     return parse
 
@@ -95,7 +104,7 @@ class Variable(NamedTuple):
 
 ROOT_COMM_ID = "NEURON_RT_ROOT_COMM_ID"
 VARIABLES: tuple[Variable, ...] = (
-    Variable(ROOT_COMM_ID, "ip:port", "", str,
+    Variable(ROOT_COMM_ID, "ip:port", "", plain,
              "where device 0 listens, or [ipv6]:port; needed for any collective"),
     Variable("NEURON_RT_VISIBLE_CORES", "cores", None, cores,
              "the host's cores that this process owns, counted from 0 in it; wins over NUM_CORES"),
@@ -105,7 +114,7 @@ VARIABLES: tuple[Variable, ...] = (
              "physical cores of a logical one (LNC)"),
     Variable("NEURON_LOGICAL_NC_CONFIG", "uint", None, number(1, 2),
              "the same, by the name that tools and frameworks use"),
-    Variable("NEURON_RT_FAKE_INSTANCE_TYPE", "name", "trn2.48xlarge", str,
+    Variable("NEURON_RT_FAKE_INSTANCE_TYPE", "name", "trn2.48xlarge", plain,
              "the server that this machine plays", documented=False),
     Variable("NEURON_RT_ULTRASERVER_MODE", "uint", 0, number(0, 4),
              "what of a pod the job uses: 0 unset, 1 X4, 2 X2H, 3 X2V, 4 X1", documented=False),
@@ -133,11 +142,11 @@ VARIABLES: tuple[Variable, ...] = (
              "order of bootstrap participants; sorted is 2.31.24's, with its hazard"),
     Variable("RANKMUSTER_NRT_MAX_GROUPS", "uint", 12, number(1, 16),
              "group sets that one program may have; 16 from runtime 2.34.10 on"),
-    Variable("RANKMUSTER_NRT_LIBNCCOM", "path", "", str,
+    Variable("RANKMUSTER_NRT_LIBNCCOM", "path", "", plain,
              "a shared library to use instead of our own transports"),
-    Variable("RANKMUSTER_SECRET_FILE", "path", "", str,
+    Variable("RANKMUSTER_SECRET_FILE", "path", "", plain,
              "the job's secret, in a file of mode 0600; needed beyond this machine"),
-    Variable("RANKMUSTER_SECRET", "text", "", str, "the job's secret itself"),
+    Variable("RANKMUSTER_SECRET", "text", "", plain, "the job's secret itself"),
 )  # fmt: skip
 BY_NAME: Mapping[str, Variable] = {each.name: each for each in VARIABLES}
 SECRET_NAMES = frozenset({"RANKMUSTER_SECRET"})
@@ -180,8 +189,9 @@ def value_of(variable: Variable, environ: Mapping[str, str]) -> Any:
     try:
         return variable.parse(text)
     except ValueError as error:
+        shown = "" if variable.name in SECRET_NAMES else f"={text!r}"
         raise BadSetting(
-            f"{variable.name}={text!r} is not of type {variable.type}", fix=str(error)
+            f"{variable.name}{shown} is not of type {variable.type}", fix=str(error)
         ) from None
 
 

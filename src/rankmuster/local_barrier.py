@@ -124,7 +124,7 @@ class LocalBarrier:
         if not self._open:
             raise Closed("this barrier was closed")
         if self._failure:
-            raise self._failure
+            raise self._failure.with_traceback(None)  # each raise would add to it
         try:
             self._await(lambda: self._below - self._came, deadline)
             parent = self.plan.parent

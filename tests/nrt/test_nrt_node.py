@@ -75,3 +75,11 @@ def test_cores_that_are_not_ours() -> None:
     assert core is not None
     assert (core.nec_dev, core.tpbs, here.mla_idx(core)) == (1, (9,), None)
     assert (here.virtual_core(2), here.virtual_core(-1), here.vtpb_idx(5)) == (None, None, -1)
+
+
+def test_a_secret_is_not_told() -> None:
+    """What is wrong with the secret is said without it."""
+    with pytest.raises(BadSetting) as caught:
+        read_settings({"RANKMUSTER_SECRET": "hush\0"})
+    assert "hush" not in str(caught.value)
+    assert "RANKMUSTER_SECRET" in str(caught.value)

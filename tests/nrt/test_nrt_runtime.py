@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
+import threading
 import time
+from dataclasses import fields
 from typing import Any
 
 import pytest
 from nrt_worlds import Agreeable, free_root, in_threads, node, world_of
 
 from rankmuster import nrt
+from rankmuster.environment import BY_NAME
+from rankmuster.node import Node
 from rankmuster.nrt import NrtCcComm, Out, Runtime, Status
 from rankmuster.program import OpKind
 from rankmuster.testing.build import all_reduce, permute, program
@@ -33,8 +38,8 @@ def load(runtime: Runtime, device: int, size: int, what: Any = STEP) -> tuple[St
 
 
 def alone(**rest: Any) -> Runtime:
-    fields = {"environ": {"NEURON_RT_ROOT_COMM_ID": free_root()}, "deadline_s": 5.0}
-    runtime = Runtime(**(fields | rest))
+    given = {"environ": {"NEURON_RT_ROOT_COMM_ID": free_root()}, "deadline_s": 5.0}
+    runtime = Runtime(**(given | rest))
     assert runtime.nrt_init(0, "2.0", "2.0") is OK
     return runtime
 
@@ -141,6 +146,54 @@ def test_the_barrier_fails_for_good() -> None:
     assert told[0] == [OK, Status.TIMEOUT, Status.TIMEOUT, True]
 
 
+def test_exchanges_are_of_the_whole_world() -> None:
+    """Another count, or another device's id, is refused on all devices; the world goes on."""
+
+    def body(runtime: Runtime, device: int) -> list[Status]:
+        calls = [(device, 3), (device, 2), ((device + 1) % 3, 3), (7, 9), (device, 3)]
+        gathers = [
+            runtime.nrt_all_gather(0, me, count, 1, b"a", bytearray(count)) for me, count in calls
+        ]
+        return gathers + [runtime.nrt_barrier(0, me, count) for me, count in calls]
+
+    wrong = [Status.INVALID] * 3
+    assert world_of(3, body) == [[OK, *wrong, OK] * 2] * 3
+
+
+class SlowNode(Node):
+    """A machine that takes its time to find a core."""
+
+    asked = threading.Event()
+
+    def virtual_core(self, vnc: int) -> Any:
+        self.asked.set()
+        time.sleep(0.1)
+        return super().virtual_core(vnc)
+
+
+def test_closing_while_a_world_is_made() -> None:
+    """Whoever makes a world while the runtime closes hears so, and the world goes too."""
+    slow = SlowNode(**{each.name: getattr(node(), each.name) for each in fields(Node)})
+    runtime = Runtime(environ={}, nccom=Agreeable(), node=slow, deadline_s=5.0)
+    runtime.nrt_init(0, "", "")
+
+    def close() -> Status:
+        slow.asked.wait(5.0)
+        return runtime.nrt_close()
+
+    built, closed = in_threads([lambda: runtime.nrt_build_global_comm(0, 3, 4), close])
+    assert closed is OK
+    assert built in {OK, Status.CLOSED}
+    assert len(runtime.registry) == 0
+
+
+@pytest.mark.parametrize("deadline", [-1.0, float("nan"), "60"])
+def test_a_deadline_that_is_none(deadline: Any) -> None:
+    """A runtime is not made with a deadline that its calls could not keep."""
+    with pytest.raises((ValueError, TypeError)):
+        Runtime(deadline_s=deadline)
+
+
 def test_two_cores_of_one_process() -> None:
     """Two cores of one runtime are two devices of the world; each thread drives one."""
     runtime = alone()
@@ -201,8 +254,8 @@ def test_states() -> None:
 
 
 def host_comm(**changes: Any) -> NrtCcComm:
-    fields = {"replica_group": (0,), "rank": 0, "rank_n": 1, "ctx_device_id": 0}
-    return NrtCcComm(**(fields | {"ctx_device_count": 1, "vnc": 0} | changes))
+    given = {"replica_group": (0,), "rank": 0, "rank_n": 1, "ctx_device_id": 0}
+    return NrtCcComm(**(given | {"ctx_device_count": 1, "vnc": 0} | changes))
 
 
 def test_host_driven_collectives() -> None:
@@ -217,6 +270,22 @@ def test_host_driven_collectives() -> None:
         assert (op.kind, op.elements, op.dtype) == (kind, (elements,), ("f32",))
     assert [world.identity.ctx_id for world in runtime.registry] == [1]
     assert runtime.nrt_close() is OK
+
+
+def freed() -> memoryview:
+    view = memoryview(b"abc")
+    view.release()
+    return view
+
+
+def closed_map() -> mmap.mmap:
+    memory = mmap.mmap(-1, 16)
+    memory.close()
+    return memory
+
+
+def square() -> memoryview:
+    return memoryview(bytes(4)).cast("B", (2, 2))
 
 
 BAD: dict[str, Any] = {
@@ -252,6 +321,13 @@ BAD: dict[str, Any] = {
     "no comm": lambda r: r.nrta_cc_prepare(None, *FOUR, 0xA, 0, 1, Out()),
     "no group": lambda r: r.nrta_cc_prepare(
         host_comm(replica_group=None), *FOUR, 0xA, 0, 1, Out()),
+    "no count": lambda r: r.nrta_cc_prepare(host_comm(rank_n=[1]), *FOUR, 0xA, 0, 1, Out()),
+    "true": lambda r: r.nrta_cc_prepare(host_comm(), *FOUR, 0xA, 0, True, Out()),
+    "freed program": lambda r: r.nrt_load_collectives(freed(), 0, 0, -1, 0, 1, Out()),
+    "freed in": lambda r: r.nrt_all_gather(0, 0, 1, 1, freed(), bytearray(1)),
+    "closed out": lambda r: r.nrt_all_gather(0, 0, 1, 1, b"a", closed_map()),
+    "freed list": lambda r: r.nrta_cc_prepare(host_comm(), freed(), freed(), 0xA, 0, 1, Out()),
+    "square": lambda r: r.nrta_cc_prepare(host_comm(), square(), square(), 0xA, 0, 1, Out()),
 }  # fmt: skip
 
 
@@ -269,9 +345,11 @@ def test_wrong_arguments_are_statuses(which: str) -> None:
     [
         ({}, Status.INVALID),
         ({"NEURON_RT_ROOT_COMM_ID": "nowhere"}, Status.INVALID),
+        ({"NEURON_RT_ROOT_COMM_ID": "a..b:80"}, Status.INVALID),
+        ({"NEURON_RT_ROOT_COMM_ID": "x" * 70 + ":80"}, Status.INVALID),
         ({"NEURON_RT_ROOT_COMM_ID": "10.255.0.1:99"}, Status.INVALID),
     ],
-    ids=["unset", "malformed", "no secret"],
+    ids=["unset", "malformed", "empty part", "long part", "no secret"],
 )
 def test_root_address(environ: dict[str, str], status: Status) -> None:
     """A world needs the root's address, and a secret beyond this machine."""
@@ -291,6 +369,9 @@ def test_root_address(environ: dict[str, str], status: Status) -> None:
         {"NEURON_RT_FAKE_INSTANCE_TYPE": "trn9"},
         {"NEURON_RT_VIRTUAL_CORE_SIZE": "1", "NEURON_LOGICAL_NC_CONFIG": "2"},
         {"RANKMUSTER_NRT_LIBNCCOM": "libnothing-of-that-name.so"},
+        *({name: "\udcff"} for name in BY_NAME),
+        *({name: "a\0b"} for name in BY_NAME),
+        {"RANKMUSTER_NRT_MAX_GROUPS": "0" * 20 + "999"},
     ],
 )
 def test_init_reads_the_environment(environ: dict[str, str]) -> None:

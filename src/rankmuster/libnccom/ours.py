@@ -188,9 +188,11 @@ def parse_root(root_comm_id: str) -> tuple[str, int]:
     if not root_comm_id:
         raise BadSetting(f"{ROOT_COMM_ID} is not set", fix=form)
     try:
-        return split_address(root_comm_id)
-    except BadAddress as error:
+        host, port = split_address(root_comm_id)
+        host.encode("idna")  # as the system will: a part may be empty, or longer than 63 characters
+    except (BadAddress, UnicodeError) as error:
         raise BadSetting(f"{ROOT_COMM_ID}={root_comm_id!r} is no address", fix=form) from error
+    return host, port
 
 
 def open_door(root_comm_id: str, deadline: Deadline) -> socket.socket:

@@ -47,7 +47,7 @@ class SharedNccom:
         self.name, self._partial = name, partial
         try:
             library = ctypes.CDLL(name)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a name that no file can have
             raise SetupFailed(f"libnccom {name!r} cannot be opened: {error}") from error
         self._calls: dict[str, Any] = {}
         for symbol, parameters in SYMBOLS.items():

@@ -81,7 +81,7 @@ def listed(name: str, value: Any) -> list[Any]:
     """The members of a list. Raises BadArgument."""
     try:
         return list(value)
-    except TypeError as error:
+    except (TypeError, ValueError, NotImplementedError) as error:  # a closed or odd buffer
         raise BadArgument(f"{name} is a list, not {value!r}") from error
 
 
@@ -96,7 +96,7 @@ def readable(name: str, value: Any, at_least: int = 0) -> memoryview:
     """The bytes of a buffer. Raises BadArgument."""
     try:
         view = memoryview(value).cast("B")
-    except TypeError as error:
+    except (TypeError, ValueError) as error:  # closed, released, or of elements without a format
         raise BadArgument(f"{name} is no buffer of bytes: {error}") from error
     if len(view) < at_least:
         raise BadArgument(f"{name} has {len(view)} bytes where {at_least} are needed")
@@ -113,6 +113,6 @@ def writable(name: str, value: Any, at_least: int) -> memoryview:
 
 def choice(name: str, value: Any, allowed: dict[int, Any]) -> Any:
     """What a number of the header stands for. Raises BadArgument."""
-    if not isinstance(value, int) or value not in allowed:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in allowed:
         raise BadArgument(f"{name} is one of {', '.join(map(str, allowed))}, not {value!r}")
     return allowed[value]

@@ -68,9 +68,9 @@ def check_comm(comm: NrtCcComm) -> tuple[int, ...]:
     group = arguments.listed("replica_group", comm.replica_group)
     members = tuple(arguments.u32("replica_group", each) for each in group)
     rank = arguments.u32("rank", comm.rank)
-    if len(members) != comm.rank_n or rank >= len(members):
+    if len(members) != arguments.u32("rank_n", comm.rank_n) or rank >= len(members):
         raise BadArgument(f"rank {rank} of {comm.rank_n} in a group of {len(members)}")
-    if members[rank] != comm.ctx_device_id:
+    if members[rank] != arguments.u32("ctx_device_id", comm.ctx_device_id):
         raise BadArgument(
             f"rank {rank} of the group is device {members[rank]}, "
             f"and the context says {comm.ctx_device_id}"

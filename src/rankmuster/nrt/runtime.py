@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, Concatenate, ParamSpec
 
 from rankmuster.environment import ROOT_COMM_ID, Settings, read_settings
-from rankmuster.errors import Closed, MusterError, Uninitialized, status_of
+from rankmuster.errors import BadArgument, Closed, MusterError, Uninitialized, status_of
 from rankmuster.libnccom.boundary import Nccom
 from rankmuster.node import Node, node_from
 from rankmuster.nrt import arguments
@@ -26,7 +26,7 @@ from rankmuster.status import Status
 from rankmuster.transport.base import Deadline
 from rankmuster.worlds.global_comm import GlobalComm
 from rankmuster.worlds.registry import WorldRegistry
-from rankmuster.worlds.setup import holding_setup, setup, tear_down
+from rankmuster.worlds.setup import holding, setup, tear_down
 
 PROGRAMS, USER = 0, 1  # the contexts
 FAITHFUL = Compat()
@@ -64,7 +64,7 @@ class Runtime:
 
     *environ* is read by `nrt_init`; *node* and *nccom* stand in for this machine and for our own
     transports; *host* is this machine's name. Every call ends within *deadline_s*, by default
-    RANKMUSTER_NRT_DEADLINE.
+    RANKMUSTER_NRT_DEADLINE. Raises TypeError or ValueError for a deadline that is none.
     """
 
     def __init__(
@@ -77,6 +77,8 @@ class Runtime:
         compat: Compat = FAITHFUL,
         host: str = "",
     ) -> None:
+        if deadline_s is not None:
+            Deadline.after(deadline_s)  # raises for what is none
         self.state = State.UNINITIALIZED
         self._environ, self._given_node, self._given_nccom = environ, node, nccom
         self._deadline_s, self._compat, self._host = deadline_s, compat, host
@@ -132,7 +134,7 @@ class Runtime:
             self.registry.destroy_locks()
 
     def _free(self, world: GlobalComm, deadline: Deadline) -> None:
-        with holding_setup(self.registry, world.identity.nec_dev_id, deadline):
+        with holding(self.registry.setup_lock(world.identity.nec_dev_id), deadline):
             for model in reversed(list(self._models.values())):
                 if model.world is world:
                     self._forget(model)
@@ -199,8 +201,10 @@ class Runtime:
         stranger = BadHandle(f"{model!r} is not a loaded program of this runtime")
         if not isinstance(model, Model):
             raise stranger
-        nec_dev = model.world.identity.nec_dev_id
-        with holding_setup(self.registry, nec_dev, self._deadline()):
+        with self._state_lock:
+            self._check_ready()
+            lock = self.registry.setup_lock(model.world.identity.nec_dev_id)
+        with holding(lock, self._deadline()):
             self._check_ready()
             if self._models.get(id(model)) is not model:
                 raise stranger
@@ -211,9 +215,12 @@ class Runtime:
     @entry_point
     def nrt_barrier(self, vnc: int, g_device_id: int, g_device_count: int) -> None:
         """Return once all devices of the world have come here. Once it failed, it always does."""
-        with self._world(vnc, g_device_id, g_device_count, PROGRAMS) as (world, deadline):
+        with self._world(vnc, g_device_id, g_device_count, PROGRAMS, make=True) as (
+            world,
+            deadline,
+        ):
             if failure := self._barrier_failures.get(world.identity.nec_dev_id):
-                raise failure
+                raise failure.with_traceback(None)  # each raise would add to it
             try:
                 world_barrier(world, self.nccom, deadline)
             except MusterError as error:
@@ -235,7 +242,7 @@ class Runtime:
         count = arguments.u32("g_device_count", g_device_count)
         own = arguments.readable("input", input, size)[:size]
         slots = arguments.writable("output", output, size * count)
-        with self._world(vnc, g_device_id, count, PROGRAMS) as (world, deadline):
+        with self._world(vnc, g_device_id, count, PROGRAMS, make=True) as (world, deadline):
             gathered = all_gather(world, bytes(own), self.nccom, deadline)
             slots[: size * count] = b"".join(gathered)
 
@@ -269,15 +276,18 @@ class Runtime:
         self._check_ready()
         deadline = self._deadline()
         find = self.registry.init if make else self.registry.validate
-        world = find(
-            arguments.core("vnc", vnc),
-            arguments.u32("g_device_id", device),
-            arguments.u32("g_device_count", count),
-            ctx_id,
-            root_comm_id=self.settings[ROOT_COMM_ID],
-            check_sigs=self.settings["NEURON_RT_DBG_CC_CHECK_SIGS"],
-        )
-        with holding_setup(self.registry, world.identity.nec_dev_id, deadline):
+        with self._state_lock:  # what is made while the runtime closes would stay
+            self._check_ready()
+            world = find(
+                arguments.core("vnc", vnc),
+                arguments.u32("g_device_id", device),
+                arguments.u32("g_device_count", count),
+                ctx_id,
+                root_comm_id=self.settings[ROOT_COMM_ID],
+                check_sigs=self.settings["NEURON_RT_DBG_CC_CHECK_SIGS"],
+            )
+            lock = self.registry.setup_lock(world.identity.nec_dev_id)
+        with holding(lock, deadline):
             self._check_ready()
             setup(self.registry, world, self.nccom, deadline, self._host)
             yield world, deadline
@@ -296,7 +306,11 @@ class Runtime:
     def _info(self, vnc: int, ctx_id: int, field: str) -> int:
         if self.state is not State.READY:
             return 0
-        world = self.registry.get(vnc, ctx_id)
+        try:
+            at = arguments.core("vnc", vnc), arguments.u32("ctx_id", ctx_id)
+        except BadArgument:
+            return 0
+        world = self.registry.get(*at)
         number: int = getattr(world.comm.ci, field, 0) if world else 0
         return number
 
@@ -307,7 +321,8 @@ class Runtime:
             raise Closed("the runtime was closed")
 
     def _deadline(self) -> Deadline:
-        return Deadline.after(self._deadline_s or self.settings["RANKMUSTER_NRT_DEADLINE"])
+        own = self._deadline_s
+        return Deadline.after(self.settings["RANKMUSTER_NRT_DEADLINE"] if own is None else own)
 
 
 def default_nccom(settings: Settings) -> Nccom:

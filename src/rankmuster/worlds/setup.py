@@ -28,7 +28,7 @@ from rankmuster.pool import CommNode, pool_key
 from rankmuster.transport.base import Deadline
 from rankmuster.worlds.global_comm import GlobalComm, GroupComm
 from rankmuster.worlds.identity import Identity
-from rankmuster.worlds.registry import WorldRegistry
+from rankmuster.worlds.registry import Lock, WorldRegistry
 
 MAX_WORLD = 1 << 20  # devices of a world that is set up: each holds a list of all
 
@@ -55,15 +55,14 @@ def own_peer(identity: Identity, ci: CommInfo) -> PeerInfo:
 
 
 @contextmanager
-def holding_setup(registry: WorldRegistry, nec_dev: int, deadline: Deadline) -> Iterator[None]:
+def holding(setup_lock: Lock, deadline: Deadline) -> Iterator[None]:
     """Hold a core's set-up lock. Raises `DeadlineExceeded` where another call keeps it."""
-    lock = registry.setup_lock(nec_dev)
-    if not lock.acquire(timeout=min(deadline.remaining(), 1e6)):
-        raise DeadlineExceeded(f"another call on core {nec_dev} still runs")
+    if not setup_lock.acquire(timeout=min(deadline.remaining(), 1e6)):
+        raise DeadlineExceeded("another call on this core still runs")
     try:
         yield
     finally:
-        lock.release()
+        setup_lock.release()
 
 
 def setup(
