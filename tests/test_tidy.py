@@ -25,10 +25,11 @@ ROWS = [
     {"checking"},  # not "check": that is the function `rankmuster.check`, which a module would hide
     {"census", "seating"},
     {"root"},
+    {"background"},
     {"transport"},
     {"launch", "load"},
     {"switchboard"},
-    {"bringup", "api", "local_barrier", "background"},
+    {"bringup", "api", "local_barrier"},
     {"communicator"},
     {"libnccom"},
     {"pool"},

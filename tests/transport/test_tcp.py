@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import secrets
 import socket
+import threading
 import time
 from contextlib import ExitStack, closing, contextmanager
 
@@ -215,3 +216,40 @@ def test_an_address_that_is_none_is_refused_with_its_text(text):
     """What cannot be dialled is said before anything is dialled."""
     with closing(endpoint()) as dialler, pytest.raises(BadAddress, match=r"address|ambiguous"):
         dialler.dial(text, Role.PEER)
+
+
+def test_a_name_server_that_does_not_answer_holds_nobody_up(monkeypatch):
+    """Names are asked for aside: meanwhile the endpoint turns, and then it goes on."""
+    answer = threading.Event()
+    really = socket.getaddrinfo
+
+    def slow(host, *rest, **more):
+        if host == b"root.example":
+            if more.get("flags"):
+                raise socket.gaierror(socket.EAI_NONAME, "not a number")
+            answer.wait(10)
+            host = b"127.0.0.1"
+        return really(host, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    with ExitStack() as stack:
+        listener = stack.enter_context(closing(endpoint()))
+        port = listener.listen("127.0.0.1").rsplit(":", 1)[1]
+        dialler = stack.enter_context(closing(endpoint(1)))
+        start = time.monotonic()
+        handle = dialler.dial(f"root.example:{port}", Role.CENSUS)
+        assert dialler.poll(0.05) == []
+        assert time.monotonic() - start < 1.0
+        assert dialler.unreached() == {handle: f"root.example:{port}: its name is being looked up"}
+        answer.set()
+        turn(lambda event: isinstance(event, Joined), listener, dialler)
+
+
+def test_a_name_of_nothing_is_tried_again():
+    """The name may come to be known; meanwhile it is said."""
+    with closing(endpoint()) as dialler:
+        handle = dialler.dial("no-such-host.invalid:80", Role.CENSUS)
+        end = time.monotonic() + 10
+        while "looked up" in dialler.unreached()[handle] and time.monotonic() < end:
+            assert dialler.poll(0.05) == []
+        assert dialler.unreached()[handle].startswith("no-such-host.invalid:80: ")

@@ -14,6 +14,7 @@ from rankmuster.errors import LocalProtocolError
 from rankmuster.transport.base import Event, Joined, Knocked, Received, Role
 from rankmuster.transport.framing import Frame, Opener, Sealer
 from rankmuster.transport.handshake import Exchange, Proven, Refused, Turn, Why
+from rankmuster.transport.names import Names
 
 CHUNK_BYTES = 1 << 16
 QUEUE_BYTES = 128 << 20  # what may wait to be written on one connection
@@ -35,6 +36,7 @@ class Link:
     since: float = 0.0
     pause_s: float = 0.0
     trouble: str = ""  # what was wrong with the last attempt
+    names: Names | None = None  # where the address leads to
     watched: int = 0
     _exchange: Exchange | None = None
     _turn: Turn = NOTHING

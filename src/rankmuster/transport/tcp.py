@@ -25,9 +25,11 @@ from rankmuster.transport.framing import Frame
 from rankmuster.transport.guests import LEFT, LEFT_HALF, Guests, TurnAway, kind_of
 from rankmuster.transport.handshake import WORDS, Credentials, Refused, Why, dial, listen
 from rankmuster.transport.link import Link
+from rankmuster.transport.names import Names
 
 ACCEPTS = 64  # per turn, so that a flood does not starve those who are in
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.001, 0.05
+LOOK_UP_PAUSE_S = 1.0  # name servers are shared by all
 CONNECT_S = 5.0  # then dial again: the first packet may have been lost
 
 
@@ -216,18 +218,19 @@ class TcpEndpoint:
         return bool(guests)
 
     def _connect(self, link: Link) -> None:
-        host, port = split_address(link.address)
         link.since = time.monotonic()
         try:
-            # As bytes: a name given as text goes through the IDNA codec, whose import alone takes
-            # longer than all the rest of a connection.
-            family, kind, protocol, _, name = socket.getaddrinfo(
-                host.encode(), port, type=socket.SOCK_STREAM
-            )[0]
-            link.sock = _settled(socket.socket(family, kind, protocol))
+            names = link.names = link.names or Names(link.address)
+            if not names.known:
+                link.trouble = "its name is being looked up"
+                link.pause_s = min(2 * link.pause_s, LAST_PAUSE_S)
+                return  # to come again after that
+            family, name = names.next()
+            link.sock = _settled(socket.socket(family, socket.SOCK_STREAM))
         except OSError as error:
-            link.trouble = error.strerror or str(error)
+            link.trouble, link.names = error.strerror or str(error), None
             self._retry(link)
+            link.pause_s = LOOK_UP_PAUSE_S
             return
         link.sock.connect_ex(name)
         self._watch(link, selectors.EVENT_WRITE)
