@@ -202,7 +202,9 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         ),
         # bring-up
         "RM601": Rule("error", "absent", "look at the log of the processes that are missing"),
-        "RM602": Rule("error", "lost", "look at the log of the process that was lost"),
+        "RM602": Rule(
+            "error", "lost", "look at the last lines that the lost process printed, or at its log"
+        ),
         "RM603": Rule(
             "error",
             "deadline passed",
@@ -218,7 +220,9 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             "warning", "address that peers cannot reach", "choose the interface with --interface"
         ),
         # input
-        "RM701": Rule("error", "malformed", "dump the program again"),
+        "RM701": Rule(
+            "error", "malformed", "correct it at the place named, or dump the program again"
+        ),
         "RM702": Rule(
             "error", "unsupported version", "write the file with a version that this release reads"
         ),

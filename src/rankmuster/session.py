@@ -285,11 +285,10 @@ def _read(place: Place, read_program: Callable[[], Program]) -> tuple[Program, t
     """The program, or an empty one and what is wrong with it: the root must be told."""
     try:
         return read_program(), ()
-    except UnsupportedFormat as error:
-        code, message = "RM702", str(error)
     except (InvalidProgram, UnreadableInput) as error:
-        code, message = "RM701", str(error)
-    return Program(format="none"), (finding(code, message, ranks=place.devices),)
+        code = "RM702" if isinstance(error, UnsupportedFormat) else "RM701"
+        problem = finding(code, error.what, ranks=place.devices, fix=error.fix or None)
+    return Program(format="none"), (problem,)
 
 
 def _card(up: BringUp, held: Held, path: str) -> Card:

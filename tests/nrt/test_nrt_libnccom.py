@@ -93,7 +93,7 @@ def test_who_never_came() -> None:
     """The root names the missing devices in time for the others to hear it."""
     told = meet([4, 4], heal_s=5.0)
     assert [type(each) for each in told] == [DeadlineExceeded] * 2
-    assert all("device 2-3 of 4 never came" in str(each) for each in told)
+    assert all("devices 2-3 of 4 never came" in str(each) for each in told)
 
 
 def test_no_root() -> None:

@@ -54,8 +54,16 @@ class Clash:
 
     @cached_property
     def voters(self) -> list[frozenset[int]]:
-        """The devices that speak for each side."""
-        return self.votes.weigh(list(zip(self.sides, self.sets, strict=True)))
+        """The devices that speak for each side.
+
+        For a side that lacks an op only those who run its very program do: the op may be meant for
+        these few members alone, and others, who lack it too, know nothing of that.
+        """
+        weighed = self.votes.weigh(list(zip(self.sides, self.sets, strict=True)))
+        return [
+            voters if step or self.found.field != "op" else voters & side.runners
+            for side, step, voters in zip(self.sides, self.both, weighed, strict=True)
+        ]
 
     @property
     def odd(self) -> int | None:

@@ -52,6 +52,11 @@ class Side:
         """The program that speaks for this side."""
         return self.programs[0]
 
+    @property
+    def runners(self) -> frozenset[int]:
+        """All devices that run its programs, of the communicator or not."""
+        return frozenset(device for each in self.programs for device in each.devices)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:

@@ -21,6 +21,7 @@ DETAIL = {
     "dimension": " with {field} {value}",
 }
 """How a message tells a value that the description of the op does not show."""
+SIDES_SHOWN = 3  # with context
 AROUND = 3  # ops of context before and after
 
 
@@ -29,6 +30,7 @@ def tell(story: Story, runs: dict[int, ProgramClass]) -> Finding:
     named, most = story.split()
     shown = [*([most] if most else []), *named]
     speaker = next((each for each in (*named, *shown) if each.step), None)
+    sides = [*named[: SIDES_SHOWN - 1], most] if most else named
     own = runs[voice(speaker)].resolved if speaker else None
     token = own_token(speaker, own) if speaker and own else None
     return finding(
@@ -42,7 +44,7 @@ def tell(story: Story, runs: dict[int, ProgramClass]) -> Finding:
         op=op_ref(token, story.operand) if token else None,
         field=story.field,
         values=tuple(Value(ranks=tuple(sorted(e.devices)), value=e.value) for e in shown),
-        context=tuple(line for each in (*named[:2], *shown[:1])[:2] for line in context(each)),
+        context=tuple(line for each in sides[:SIDES_SHOWN] for line in context(each)),
     )
 
 
@@ -127,7 +129,14 @@ def is_missing(value: Any) -> bool:
 def ending(story: Story) -> str:
     """What else there is to say of the difference."""
     if story.field == "order":
-        return ": the same ops in another order"
+        held = story.holdings.values()
+        groups = sorted({each.step.token.group for each in held if each.step})
+        if len(groups) < 2:
+            return ": the same ops in another order"
+        return (
+            f": the same ops of groups {groups[0]} and {groups[1]} in another order, so that each "
+            "side may wait in one group for those who wait in the other"
+        )
     if story.field == "op" and story.count > 1:
         return f", and {story.count - 1} more"
     return ""

@@ -22,7 +22,7 @@ from rankmuster.errors import (
 )
 from rankmuster.libnccom.info import PeerInfo
 from rankmuster.libnccom.links import Links
-from rankmuster.ranks import fold
+from rankmuster.wording import who
 from rankmuster.transport.base import Deadline, Joined, Lost, Received, Role
 from rankmuster.transport.framing import Frame, Kind
 from rankmuster.transport.handshake import WORDS, Why
@@ -119,14 +119,14 @@ class Roll:
         if self.problem:
             return self.problem, "claims"
         if self.left:
-            return f"device {fold(self.left)} came and went away", "lost"
-        return f"device {self.missing} never came", "late"
+            return f"{who(self.left)} came and went away", "lost"
+        return f"{self.missing} never came", "late"
 
     @property
     def missing(self) -> str:
         """Who is not, for people."""
         absent = (device for device in range(self.size) if device not in self.hellos)
-        return f"{fold(absent)} of {self.size}"
+        return f"{who(absent)} of {self.size}"
 
 
 def meet(
@@ -162,7 +162,7 @@ def _call_the_roll(
         if now >= until:
             raise _no(links, roll)
         if now >= noted + NOTE_S:
-            say(f"{now - began:.0f} s: waiting for device {roll.missing}")
+            say(f"{now - began:.0f} s: waiting for {roll.missing}")
             noted = now
         _hear(links.endpoint, roll, min(until, noted + NOTE_S) - now)
         if roll.unsettled:

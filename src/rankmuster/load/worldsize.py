@@ -10,6 +10,7 @@ from rankmuster.finding import Finding, finding
 from rankmuster.load.devices import WORLD_MAX, Place
 from rankmuster.load.options import LoadOptions
 from rankmuster.program import Program
+from rankmuster.wording import reference, whereabouts
 from rankmuster.world import World, WorldSource
 
 
@@ -21,10 +22,28 @@ def world_of(programs: Sequence[Program], places: Sequence[Place], options: Load
     elif source == "inferred":
         size = max(size, least(programs, places, options))
     if size > WORLD_MAX:
-        raise UnreadableInput(
-            f"a world of {size} devices is larger than {WORLD_MAX}", fix="say --world"
-        )
+        what = f"a world of {size} devices is larger than {WORLD_MAX}"
+        if source == "inferred":
+            what += naming(programs, places, size - 1)
+        raise UnreadableInput(what, fix="say --world")
     return World(size=size, source=source)
+
+
+def naming(programs: Iterable[Program], places: Iterable[Place], device: int) -> str:
+    """Who names *device*: file, op and source line of the first op on a set that does."""
+    for program, place in zip(programs, places, strict=False):
+        groups = [
+            max(map(max, filter(None, g.members)), default=-1) for g in program.replica_groups
+        ]
+        pairs = [max(map(max, p.pairs), default=-1) for p in program.src_target_pairs]
+        index = 0
+        for op in program.walk():
+            most = groups[op.group] if op.group is not None else pairs[op.pairs or 0]
+            if most == device:
+                ref = reference(op, index, 0)
+                return f": {place.path} names device {device}{whereabouts(program, ref)}"
+            index += op.places
+    return ""
 
 
 def claimed(programs: Iterable[Program]) -> tuple[int, WorldSource] | None:

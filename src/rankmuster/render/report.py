@@ -88,7 +88,7 @@ def title(cause: Finding) -> str:
 
 def whom(cause: Finding, world_size: int) -> str:
     """Whom a finding is about: those out of line, or all sides where none is in the majority."""
-    sides = [each.ranks for each in cause.values if each.ranks]
+    sides = list(dict.fromkeys(each.ranks for each in cause.values if each.ranks))
     if len(sides) > 1 and not cause.majority:
         return f" between {' and '.join(map(who, sides[:SIDES_SHOWN]))} of {world_size}"
     return f" on {who(cause.ranks)} of {world_size}" if cause.ranks else ""
@@ -150,7 +150,10 @@ def add_finding(page: Page, found: Finding, labels: Sequence[str]) -> None:
 
 
 def add_programs(page: Page, report: Report) -> None:
-    """Who runs what: one row for each digest, with the first of its files."""
+    """Who runs what: one row for each digest of the collectives, with the first of its files.
+
+    Programs that differ in messages alone share one digest: sends and receives are no part of it.
+    """
     if not report.programs:
         return
     rows = []
@@ -169,7 +172,7 @@ def add_programs(page: Page, report: Report) -> None:
             )
         )
     page.line()
-    page.table(("devices", "format", "ops", "digest", "program"), rows[:ROWS_SHOWN])
+    page.table(("devices", "format", "ops", "collectives", "program"), rows[:ROWS_SHOWN])
     add_more(page, len(rows))
 
 

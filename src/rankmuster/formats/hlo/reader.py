@@ -235,6 +235,7 @@ class Reader:
                 how = f"to fill a world of {counts.devices}"
             self._notes.add(
                 "RM704",
-                f"neither header nor caller gives counts: {counts.replicas} replicas and "
-                f"{counts.partitions} partitions inferred, {how}",
+                f"neither header nor caller gives counts: {counts.replicas} "
+                f"replica{'s' * (counts.replicas != 1)} and {counts.partitions} "
+                f"partition{'s' * (counts.partitions != 1)} inferred, {how}",
             )
