@@ -20,7 +20,7 @@ from rankmuster.group import SubGroup
 from rankmuster.launch.base import Place
 from rankmuster.program import Program
 from rankmuster.protocol.bootstrap import bootstrap
-from rankmuster.protocol.causes import LOST, UNREACHABLE, Cause
+from rankmuster.protocol.causes import LOST, SILENT, UNREACHABLE, Cause
 from rankmuster.protocol.closing import ROOT, Answer, blame, closing
 from rankmuster.protocol.frames import NO_SIGNATURE, NO_UNIQUE_ID
 from rankmuster.protocol.odd import Signed
@@ -30,7 +30,7 @@ from rankmuster.protocol.unique_id import NONCE_BYTES, UniqueId
 from rankmuster.ranks import fold, unfold
 from rankmuster.report import Report
 from rankmuster.resolve import Resolved
-from rankmuster.root import Copy
+from rankmuster.root import OVERSLEPT_S, Copy
 from rankmuster.signature.canonical import communicator_digest
 from rankmuster.switchboard import CLOSING_KEY, Switchboard, Wait, Waits
 from rankmuster.transport.base import Connections, Deadline
@@ -202,7 +202,8 @@ class BringUp:
         assert board.seating is not None
         seats = range(board.seating.processes)
         board.tell_strangers()
-        steps = closing(board.seat, len(seats), cause)
+        latest = board.answer_by + margin_s(self.deadline.whole_s) / 2
+        steps = closing(board.seat, len(seats), cause, lambda: self.deadline.now() < latest)
         board.closing.add(CLOSING_KEY, seats, board.seat, steps)
         if board.root is not None and not (yield Wait(lambda: board.closing.done, board.answer_by)):
             board.closing.expire(1)
@@ -216,7 +217,9 @@ class BringUp:
         if not answer.go:
             # Who loses the root leaves. That others then see it go is no cause.
             lost_root = [c for c in answer.causes if (c.code, c.process) == (LOST, ROOT)]
-            raise Ended(list(map(self._finding_of, lost_root or answer.causes)))
+            told = list(map(self._finding_of, lost_root or answer.causes))
+            silent_root = any((c.code, c.process) == (SILENT, ROOT) for c in answer.causes)
+            raise Ended((self._overslept() if lost_root or silent_root else []) or told)
         self.begin("go")
 
     def run(
@@ -353,11 +356,21 @@ class BringUp:
         message = cause.message + phase
         return finding(code, message, ranks=ranks, fix=cause.fix or None, severity=severity)
 
+    def _overslept(self) -> list[Finding]:
+        """RM603 of ourselves, where we stood still beyond our deadline: the others have left."""
+        late_s = self.deadline.now() - self.deadline.at
+        if late_s < OVERSLEPT_S:
+            return []
+        message = f"process {self.place.process} stood still for {late_s:.0f} s past its deadline"
+        return [finding("RM603", message, ranks=self.place.devices)]
+
     def _check_root(self) -> None:
         """Raise `Ended` where no plan can come any more."""
         board = self.board
         if board.plan is not None:
             return
+        if overslept := self._overslept():
+            raise Ended(overslept)
         if board.root_lost:
             code = TURNED_AWAY.get(board.root_lost, "RM602")
             message = (

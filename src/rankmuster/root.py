@@ -28,6 +28,7 @@ OWN = 0
 PROGRAMS_BYTES = 64 << 20  # of all programs that the root asks for
 NO_TEXT = b"null"
 NOTE_S = 5.0
+OVERSLEPT_S = 1.0  # who looks at the clock so late stood still meanwhile, and is itself at fault
 MODULUS = 1 << 128
 
 
@@ -142,6 +143,7 @@ class Root:
         self._programs: dict[bytes, Program] = {}
         self._asked: dict[int, bytes] = {}  # handle -> class of its program
         self._problems: list[Finding] = []
+        self._overslept: list[Finding] = []
         self._began = self._noted = now
 
     # what comes in
@@ -193,6 +195,10 @@ class Root:
         """Draw the conclusions that the time or the last message allows."""
         if self.plan is None and self.census_ended is None and self.census.ended(now):
             self.census_ended = now
+            late_s = now - self.census.answer_by
+            if late_s > OVERSLEPT_S:
+                message = f"the root stood still for {late_s:.0f} s past its deadline"
+                self._overslept = [finding("RM603", message, ranks=(0,))]
             self._compare(now)
         if self.plan is None and self.census_ended is not None:
             self._look_at_comparison(now)
@@ -256,6 +262,7 @@ class Root:
         ledger = sum(int.from_bytes(card.ledger, "little") for card in cards) % MODULUS
         return (
             census.complete
+            and not self._overslept
             and not census.findings()
             and not ledger
             and len({card.content for card in cards}) == 1
@@ -297,7 +304,7 @@ class Root:
             self.census.world,
             findings=merged(
                 (
-                    *self.census.findings(),
+                    *(self._overslept or self.census.findings()),
                     *(found for card in cards for found in card.findings),
                     *self._problems,
                     *self._odd_addresses(),

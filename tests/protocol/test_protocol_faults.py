@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from protocol_worlds import OTHER, SIGNATURE, UNIQUE_ID, blamed, musters, verdicts
 
 from rankmuster.errors import InvalidProgram
-from rankmuster.protocol.bootstrap import bootstrap, refuse
+from rankmuster.protocol.bootstrap import bootstrap, confirm
+from rankmuster.protocol.frames import NO_SIGNATURE, NO_UNIQUE_ID
 from rankmuster.protocol.muster import muster
 from rankmuster.testing.simulate import simulate
 from rankmuster.testing.simulation import Simulation
@@ -126,10 +127,36 @@ def test_a_rank_that_fails_before_its_part_refuses(rendezvous: bool) -> None:
             assert {str(refused) for refused in world.outcome.values()} == {str(failure)}
 
 
-def test_refuse_is_a_bootstrap_that_says_no() -> None:
+def test_a_group_that_is_there_is_confirmed() -> None:
+    """Verdicts of 17 bytes go up and come down; whoever differs makes it a no for all."""
+    for size in (1, 2, 5, 9):
+        world = simulate([confirm(n, size, SIGNATURE) for n in range(size)])
+        assert world.outcome == dict.fromkeys(range(size), NO_SIGNATURE)
+        assert world.payload_bytes == 2 * 17 * (size - 1)
+        for odd in range(size if size > 1 else 0):
+            ranks = [confirm(n, size, OTHER if n == odd else SIGNATURE) for n in range(size)]
+            world = simulate(ranks, 1, rendezvous=True)
+            assert not any(isinstance(outcome, bytes) for outcome in world.outcome.values())
+
+
+def test_a_group_that_is_there_for_some_is_refused() -> None:
+    """Whoever holds a communicator and whoever holds none refuse each other, and nobody waits."""
+    for fresh in range(1, 2**5 - 1):
+        ranks = [
+            bootstrap(n, 5, SIGNATURE, UNIQUE_ID) if fresh >> n & 1 else confirm(n, 5, OTHER)
+            for n in range(5)
+        ]
+        world = simulate(ranks, 1, rendezvous=True)
+        assert not any(isinstance(outcome, bytes) for outcome in world.outcome.values())
+
+
+def test_a_bootstrap_may_be_joined_to_say_no() -> None:
     """The refuser gets its own error back, the others a no."""
     failure = InvalidProgram("no unique id")
-    ranks = [refuse(0, 5, failure), *(bootstrap(n, 5, SIGNATURE, UNIQUE_ID) for n in range(1, 5))]
+    ranks = [
+        bootstrap(0, 5, NO_SIGNATURE, NO_UNIQUE_ID, failure),
+        *(bootstrap(n, 5, SIGNATURE, UNIQUE_ID) for n in range(1, 5)),
+    ]
     world = simulate(ranks, 1, rendezvous=True)
     assert world.outcome[0] is failure
     assert not any(isinstance(outcome, bytes) for outcome in world.outcome.values())

@@ -14,6 +14,7 @@ from rankmuster.protocol.bootstrap import (
     tree_children,
     tree_parent,
 )
+from rankmuster.protocol.closing import closing
 from rankmuster.testing.simulate import simulate
 
 SIZES = range(1, 301)
@@ -60,3 +61,11 @@ def test_a_bootstrap_costs_two_frames_a_rank() -> None:
         assert world.messages == 2 * (size - 1)
         assert world.payload_bytes == (17 + 129) * (size - 1)
         assert set(world.outcome.values()) == {UNIQUE_ID}
+
+
+def test_a_go_that_nobody_waits_for_is_a_no() -> None:
+    """A root that stood still until all others gave up does not go alone."""
+    ranks = [closing(n, 4, None, lambda: False) for n in range(4)]
+    answers = simulate(ranks).outcome
+    assert {answer.go for answer in answers.values()} == {False}
+    assert {answer.causes[0].process for answer in answers.values()} == {0}

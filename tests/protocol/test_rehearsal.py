@@ -118,6 +118,15 @@ def test_after_healing_the_verdict_comes_at_once(phase: str) -> None:
         assert ended.seconds < 10.0 + 1.5
 
 
+@pytest.mark.parametrize("phase", PHASES[:-1])
+@pytest.mark.parametrize("process", [0, 5])
+def test_who_sleeps_past_the_deadline_is_named(process: int, phase: str) -> None:
+    """By all others, and by itself when it wakes: nobody goes alone, nobody else is blamed."""
+    fault = Fault(kind="delay", process=process, when=phase, seconds=30.0)
+    ended = kept(Scenario(processes=8, deadline_s=5.0, faults=(fault,)))
+    assert (ended.verdict, ended.named) == ("undecided", {process})
+
+
 def test_whoever_lies_is_named() -> None:
     """A process whose frames contradict its card is named, wherever it stands in the tree."""
     for size in (3, 5, 8, 21):

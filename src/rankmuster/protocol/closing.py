@@ -8,6 +8,7 @@ It runs over the star of census connections and knows processes, not devices or 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
@@ -38,13 +39,21 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 GO = Answer(go=True)
 
 
-def closing(process: int, size: int, cause: Cause | None) -> Steps[Answer]:
+def always() -> bool:
+    """It is never too late."""
+    return True
+
+
+def closing(
+    process: int, size: int, cause: Cause | None, in_time: Callable[[], bool] = always
+) -> Steps[Answer]:
     """Report ready (*cause* None) or why not, and return the one answer that everybody gets.
 
-    Never raises for what a peer does: a lost or silent root is a no that names it.
+    Never raises for what a peer does: a lost or silent root is a no that names it. The root asks
+    *in_time* whether a go would still find the others waiting.
     """
     if process == ROOT:
-        return (yield from answer_all(size, cause))
+        return (yield from answer_all(size, cause, in_time))
     return (yield from report(process, cause))
 
 
@@ -62,7 +71,9 @@ def report(process: int, cause: Cause | None) -> Steps[Answer]:
     return _answer(told)
 
 
-def answer_all(size: int, cause: Cause | None) -> Steps[Answer]:
+def answer_all(
+    size: int, cause: Cause | None, in_time: Callable[[], bool] = always
+) -> Steps[Answer]:
     """Hear every process's report, then give all of them the same answer, and return it."""
     reports = {ROOT: cause} if cause else {}
     for process in range(1, size):
@@ -73,6 +84,9 @@ def answer_all(size: int, cause: Cause | None) -> Steps[Answer]:
         else:
             if told:
                 reports[process] = told.causes[0]
+    if not reports and not in_time():
+        message = f"process {ROOT} stood still until it was too late for an answer"
+        reports[ROOT] = Cause(message=message, code=SILENT, phase="closing", process=ROOT)
     answer = pack_closing(encode(root_causes(reports), ANSWER_BYTES) if reports else b"")
     for process in range(1, size):
         with suppress(*PeerTrouble):

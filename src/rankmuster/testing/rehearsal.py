@@ -62,7 +62,8 @@ class _Rehearsal:
         for strangers in scenario.strangers:
             network.at(strangers.when, partial(self._knock, strangers))
         last_start = max((each.when for each in scenario.doubles), default=START_S)
-        end = max(last_start, START_S) + scenario.deadline_s + LATE_S
+        asleep = sum(each.seconds for each in scenario.faults)
+        end = max(last_start, START_S) + scenario.deadline_s + asleep + LATE_S
         network.run(end, lambda: self.running > 0)
         for process in self.processes:
             process.steps.close()
@@ -168,7 +169,7 @@ class _Rehearsal:
         process.woken = False
         if process.ending is not None:
             return
-        if self.network.now < process.endpoint.busy_until:
+        if self._is_busy(process):
             self._wake(process)
             return
         if process.spins(self.network.now):
@@ -184,7 +185,13 @@ class _Rehearsal:
         except Stopped:
             self._stop(process)
         else:
-            self._set_alarm(process)
+            if self._is_busy(process):
+                self._wake(process)
+            else:
+                self._set_alarm(process)
+
+    def _is_busy(self, process: Process) -> bool:
+        return self.network.now < process.endpoint.busy_until
 
     def _advance(self, process: Process) -> None:
         """As `Switchboard.drive`, but for the waiting."""
@@ -192,9 +199,11 @@ class _Rehearsal:
         if process.wait is None:
             process.wait = next(process.steps)
         board.turn(0.0)
-        while (answer := board.answer(process.wait)) is not None:
+        # Who was made busy sees what came meanwhile before it looks at the clock again.
+        while not self._is_busy(process) and (answer := board.answer(process.wait)) is not None:
             process.wait = process.steps.send(answer)
-            board.turn(0.0)
+            if not self._is_busy(process):
+                board.turn(0.0)
 
     def _set_alarm(self, process: Process) -> None:
         assert process.wait is not None

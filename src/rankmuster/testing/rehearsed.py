@@ -11,12 +11,14 @@ from typing import Any, Literal, NamedTuple
 
 from rankmuster.finding import Finding
 from rankmuster.ranks import fold
+from rankmuster.rules import RULES
 from rankmuster.testing.scenario import Scenario
 from rankmuster.testing.virtual_network import Packet
 
 SCHEMA = "rankmuster.simulation/1"
 DEAD = frozenset({"killed", "stopped"})
 INFORMATION = frozenset({"RM604"})
+BRING_UP = frozenset(code for code in RULES if code.startswith("RM6")) | {"RM001", "RM006"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,12 +132,22 @@ class Rehearsed:
         went = [each.process for each in self.endings if each.how == "go"]
         if len(set(went)) < len(went) and self.scenario.processes > 1:
             yield f"go was said to two processes with one number, among {fold(went)}"
-        innocent = self.named - self.scenario.suspects
+        innocent = self._blamed() - self.scenario.suspects
         if innocent and self.scenario.decidable:
             yield f"devices {fold(innocent)} are named, and nothing is wrong with them"
         no = self.living and self.verdict not in {"agree", "split"}
         if no and self.scenario.decidable and not self.named:
             yield f"the verdict is {self.verdict}, and nobody is named"
+
+    def _blamed(self) -> frozenset[int]:
+        """Those named for what befell, not for what a given program has wrong with it."""
+        return frozenset(
+            device
+            for ending in self.living
+            for found in ending.findings
+            if found.code in BRING_UP or self.scenario.program is None
+            for device in found.ranks
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON prints it."""
