@@ -261,6 +261,13 @@ def test_ids_that_do_not_exist_are_left_alone() -> None:
     assert [shape["first"] for shape in found.placement["groups"][0]["shapes"]] == ["3-4"]
 
 
+def test_pairs_that_do_not_exist_are_left_alone() -> None:
+    """Findings name only devices that exist, of pairs too."""
+    held = program(op("permute"), pairs=[[(0, 0xFFFFFFFF), (1, 2)]])
+    found = only(land("trn2:1", 64, held))
+    assert (found.code, found.ranks) == ("RM204", (1, 2))
+
+
 @pytest.mark.parametrize(
     ("dtype", "width"),
     [("bf16", 16), ("f8e4m3fn", 8), ("pred", 8), ("c64", 64), ("s4", 4), ("unknown", 32)],

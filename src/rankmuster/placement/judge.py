@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 from rankmuster.clusters import Cluster
 from rankmuster.finding import Finding, finding
@@ -102,7 +102,7 @@ def check_pairs(cluster: Cluster, placed: Placed) -> Iterator[Finding]:
     receives = Counter(target for _, target in placed.set.pairs)
     open_ones = [
         members
-        for members in placed.set.members
+        for members in chain.from_iterable(shape.groups for shape in placed.shapes)
         if any(sends[device] != 1 or receives[device] != 1 for device in members)
     ]
     if open_ones:
