@@ -306,14 +306,24 @@ class Switchboard:
             self.endpoint.send(handle, frame)
 
     def _way_to(self, seat: int) -> int:
-        """The connection on which we send to a process; dialled when first needed."""
+        """The connection on which we send to a process: its own to us if there is one, or a new one.
+
+        It stays the same from the first frame on, for frames of two connections may overtake.
+        """
         assert self.plan is not None
         if seat not in self._dialled:
+            theirs = (h for h, who in self._inbound.items() if self._is_at(seat, who))
+            if (handle := next(theirs, None)) is not None:
+                self._dialled[seat] = handle
+                return handle
             address = self.plan.addresses.get(seat)
             if address is None:
                 raise InvariantError(f"the card did not say that process {seat} will be dialled")
             self._dialled[seat] = self.endpoint.dial(address, Role.PEER)
         return self._dialled[seat]
+
+    def _is_at(self, seat: int, who: Identity) -> bool:
+        return self._seat_of(who.first_device) == seat
 
     def _seat_of(self, device: int) -> int:
         assert self.seating is not None

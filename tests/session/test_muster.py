@@ -177,7 +177,10 @@ def test_a_process_that_reads_for_ever_ends_with_the_others():
 
 
 def test_an_address_that_cannot_be_reached_is_named(monkeypatch):
-    """Who advertises an address where nobody answers is named with it, and nobody else is."""
+    """Who advertises an address where nobody answers is named with it, and nobody else is.
+
+    Process 4 has nothing to say to process 0, which therefore has to dial it.
+    """
     listen = Switchboard.listen
 
     def elsewhere(board) -> str:

@@ -49,7 +49,7 @@ class Role(IntEnum):
     """What a connection is for; who dials says so in the first message."""
 
     CENSUS = 1  # a process to the root, both ways
-    PEER = 2  # frames of groups, from the one who dials only
+    PEER = 2  # frames of groups; who has something to send dials, unless the other did before
 
 
 class Identity(NamedTuple):
