@@ -276,6 +276,9 @@ def test_show_views(rankmuster: Rankmuster, here: Path) -> None:
     ).json["views"]
     assert [len(view) for view in views["libnrt"]["0"]] == [40, 40]
     assert [token[1] for token in views["canonical"]["0,1"]] == ["all_gather"]
+    told = rankmuster("sign", "good.json", "--device", "0", "--show-views").out.splitlines()
+    assert told[-1].split()[0] == "all_gather"
+    assert not any(mark in line for line in told for mark in ("(", "None"))
 
 
 def test_read_prints_what_reads_back(rankmuster: Rankmuster, here: Path) -> None:

@@ -109,14 +109,6 @@ def test_a_program_that_is_none_is_named(tmp_path, text):
     assert (done.returncode, found["code"], found["ranks"]) == (2, "RM701", "2")
 
 
-def test_a_missing_file_starts_nothing(tmp_path):
-    """What the parent can see, it says before it forks."""
-    for number in (0, 1, 3):
-        write(tmp_path, f"{number}.json")
-    done = up("-n", "4", "--program", str(tmp_path / "{rank}.json"))
-    assert (done.returncode, "no program for process 2" in done.stderr) == (2, True)
-
-
 def test_each_process_becomes_the_command(tmp_path):
     """After go the command runs with the usual variables, and without the secret."""
     program, report = write(tmp_path, "p.json"), tmp_path / "report.txt"
@@ -309,3 +301,18 @@ def test_ranks_are_processes_as_check_has_them(tmp_path):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"rank": rank}))
     done = up("-n", "2", "--devices-per-process", "2", "--program", str(tmp_path / "{rank}.json"))
     assert done.returncode == 0
+
+
+def test_a_gap_in_the_files_is_an_absence_as_check_has_it(tmp_path):
+    """Nothing is started for a world of which a program is missing; the report names whose."""
+    for rank in (0, 1, 3):
+        write(tmp_path, f"{rank}.json")
+    pattern = str(tmp_path / "{rank}.json")
+    done = up("-n", "4", "--format", "json", "--program", pattern)
+    checked = subprocess.run(
+        [*RUN[:3], "check", "--format", "json", pattern], capture_output=True, check=False
+    )
+    ours, theirs = json.loads(done.stdout), json.loads(checked.stdout)
+    assert (done.returncode, ours["verdict"]) == (checked.returncode, theirs["verdict"])
+    assert ours["findings"] == theirs["findings"]
+    assert ours["world"]["absent"] == "2"

@@ -63,7 +63,23 @@ def text(signatures: dict[str, Any]) -> str:
     for members, digest in ours["communicators"].items():
         lines.append(f"  {digest}  communicator {members}")
         lines += [
-            f"    {printable(' '.join(map(str, token)))}"
-            for token in shown["canonical"].get(members, ())
+            f"    {printable(words(*token))}" for token in shown["canonical"].get(members, ())
         ]
     return "\n".join(lines)
+
+
+def words(what: str, *values: Any) -> str:
+    """A token for people: "all_reduce elements=8 dtype=f32 reduce=add", "loop trips=12"."""
+    names = canonical.OP_FIELDS if what == "op" else ("trips",)
+    named = zip(names, values, strict=False)
+    fields = [(name, each) for name, each in named if each not in (None, (), [])]
+    if what == "op":
+        what = str(fields.pop(0)[1])
+    elif what == "loop" and not fields:
+        fields = [("trips", "unknown")]
+    return " ".join([what, *(f"{name}={plain(each)}" for name, each in fields)])
+
+
+def plain(value: Any) -> str:
+    """A value, or those of all operands."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

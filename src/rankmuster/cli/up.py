@@ -19,14 +19,18 @@ from rankmuster.cli.output import Output
 from rankmuster.cli.place import accept_place_options
 from rankmuster.cli.programs import COUNT, Counts
 from rankmuster.errors import UnreadableInput
+from rankmuster.finding import finding
 from rankmuster.launch import engines
 from rankmuster.launch.base import LaunchOptions
 from rankmuster.launch.fork import Stopped, stops_raise
-from rankmuster.load import process_path, read_path
+from rankmuster.load import process_paths, read_path
 from rankmuster.load.files import STDIN, shown
 from rankmuster.ranks import fold
+from rankmuster.report import Report
 from rankmuster.session import DEADLINE_S
 from rankmuster.transport.base import Deadline
+from rankmuster.wording import short, who
+from rankmuster.world import World
 
 LAUNCHED_DEADLINE_S = 300.0  # under a launcher, whose processes start far apart
 
@@ -147,9 +151,14 @@ def said_on_command_line() -> set[str]:
 
 def start(muster: Muster, devices: Sequence[range], report_file: IO[str] | None) -> int:
     """Start a process for each share of *devices*, and be their parent."""
+    paths = process_paths(muster.program, range(len(devices)))
+    if gaps := [number for number in range(len(devices)) if number not in paths]:
+        report = gap(devices, gaps)
+        muster.deliver(muster.said(report), report_file)
+        return report.exit_code()
     muster = replace(
         muster,
-        paths={number: process_path(muster.program, number) for number in range(len(devices))},
+        paths=paths,
         # Standard input can be read once, so the parent does it for all.
         given=read_path(STDIN, replicas=muster.replicas, partitions=muster.partitions)
         if muster.program == STDIN
@@ -163,6 +172,18 @@ def start(muster: Muster, devices: Sequence[range], report_file: IO[str] | None)
             return lead(muster, devices, report_file)
     except Stopped as stopped:
         return 128 + stopped.number
+
+
+def gap(devices: Sequence[range], processes: Sequence[int]) -> Report:
+    """The report where *processes* have no program: nothing was started."""
+    size = sum(map(len, devices))
+    absent = tuple(device for number in processes for device in devices[number])
+    text = f"no program for {who(absent)} of {size} (process{'es' * (len(processes) > 1)} "
+    return Report(
+        world=World(size=size, source="option"),
+        absent=absent,
+        findings=(finding("RM601", f"{text}{short(fold(processes))})", ranks=absent),),
+    )
 
 
 def share(processes: int, world: int | None, each: tuple[int, ...]) -> list[range]:

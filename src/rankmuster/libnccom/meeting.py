@@ -22,11 +22,11 @@ from rankmuster.errors import (
 )
 from rankmuster.libnccom.info import PeerInfo
 from rankmuster.libnccom.links import Links
-from rankmuster.wording import who
 from rankmuster.transport.base import Deadline, Joined, Lost, Received, Role
 from rankmuster.transport.framing import Frame, Kind
 from rankmuster.transport.handshake import WORDS, Why
 from rankmuster.transport.tcp import TcpEndpoint
+from rankmuster.wording import who
 
 ROOT = 0
 NOTE_S = 5.0

@@ -8,7 +8,7 @@ cannot be opened raises `UnreadableInput`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
@@ -89,17 +89,24 @@ def process_path(argument: str, process: int) -> str:
     A single file is every process's. Raises `UnreadableInput` where there is none for it, and
     where a folder of XLA dumps holds several modules.
     """
+    if path := process_paths(argument, [process]).get(process):
+        return path
+    raise UnreadableInput(f"{shown(argument)} has no program for process {process}")
+
+
+def process_paths(argument: str, processes: Iterable[int]) -> dict[int, str]:
+    """See `process_path`; the files of all *processes* that have one."""
     batches = find([argument])
     if len(batches) > 1:
         known = ", ".join(batch.module for batch in batches)
         raise UnreadableInput(f"{shown(argument)} holds several modules: {known}", fix="name one")
     sources = batches[0].sources
     if len(sources) == 1 and sources[0].process is None:
-        return sources[0].path
-    for ordinal, source in enumerate(sources):
-        if process == (ordinal if source.process is None else source.process):
-            return source.path
-    raise UnreadableInput(f"{shown(argument)} has no program for process {process}")
+        return dict.fromkeys(processes, sources[0].path)
+    paths: dict[int, str] = {}
+    for turn, source in enumerate(sources):
+        paths.setdefault(turn if source.process is None else source.process, source.path)
+    return {process: paths[process] for process in processes if process in paths}
 
 
 def pick(batches: Sequence[Batch], module: str) -> Batch:
