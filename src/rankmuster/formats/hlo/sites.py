@@ -26,7 +26,8 @@ POINT_TO_POINT = (b"send", b"recv")
 CALLERS = (b"while", b"conditional", b"call", b"async-start")
 STARTS = tuple(name + b"-start" for name in COLLECTIVES)
 DONES = frozenset(name + b"-done" for name in (*COLLECTIVES, *POINT_TO_POINT))
-OPCODES = frozenset((*COLLECTIVES, *STARTS, *POINT_TO_POINT, *DONES, *CALLERS))
+_OPCODES = (*COLLECTIVES, *STARTS, *POINT_TO_POINT, *DONES, *CALLERS)
+OPCODES = dict(zip(_OPCODES, _OPCODES, strict=True))  # by their words: sites share the objects
 
 # Each opcode of OPCODES ends in one of these; what a needle finds is then read backwards.
 _NEEDLES = (
@@ -45,6 +46,7 @@ _LONGEST = max(map(len, OPCODES)) + 2
 _COLUMN_ZERO = re.compile(rb"\n([^\x00- \d])")
 _LINE_OPENS = re.compile(rb"\{\n")
 
+_CHUNK = 1 << 18
 _WORTH_ARRAYS = 1 << 17
 _WORTH_IMPORTING = 1 << 23  # numpy costs as much to import as this many bytes to search
 
@@ -92,11 +94,13 @@ def worth_arrays(text: Text) -> bool:
 
 
 def find_all(text: Text, needle: bytes) -> Iterator[int]:
-    """Every position of *needle* in *text*."""
-    position = text.find(needle)
-    while position >= 0:
-        yield position
-        position = text.find(needle, position + 1)
+    """Every position of *needle* in *text*; in copies, which are searched faster than a map is."""
+    for low in range(0, len(text), _CHUNK):
+        piece = text[low : low + _CHUNK + len(needle) - 1]
+        position = piece.find(needle)
+        while position >= 0:
+            yield low + position
+            position = piece.find(needle, position + 1)
 
 
 def scan_by_search(text: Text) -> Scan:
@@ -128,16 +132,15 @@ def _opcodes(text: Text, brackets: Iterable[int]) -> list[tuple[int, bytes]]:
     found = []
     for bracket in brackets:
         before = text[max(0, bracket - _LONGEST) : bracket]
-        opcode = before[before.rfind(b" ") + 1 :]
-        if opcode not in OPCODES:
-            opcode = _opcode(before)
-        if opcode in OPCODES:
+        word = before[before.rfind(b" ") + 1 :]
+        opcode = OPCODES.get(word) or OPCODES.get(_last_word(before))
+        if opcode:
             found.append((bracket - len(opcode), opcode))
     return found
 
 
-def _opcode(before: bytes) -> bytes:
+def _last_word(before: bytes) -> bytes:
     words = before.split()
-    opcode = words[-1] if words else b""
-    glued = _GLUED.search(opcode)  # "u16[1]reduce-scatter(" needs no blank
-    return glued[1] if glued else opcode
+    word = words[-1] if words else b""
+    glued = _GLUED.search(word)  # "u16[1]reduce-scatter(" needs no blank
+    return glued[1] if glued else word
