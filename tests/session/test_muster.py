@@ -185,14 +185,14 @@ def test_an_address_that_cannot_be_reached_is_named(monkeypatch):
 
     def elsewhere(board) -> str:
         address = listen(board)
-        return address.replace("127.0.0.1", "127.0.0.9") if board.place.process == 5 else address
+        return address.replace("127.0.0.1", "127.0.0.9") if board.place.process == 4 else address
 
     monkeypatch.setattr(Switchboard, "listen", elsewhere)
     outcomes, report = muster_world([step] * 8, deadline_s=2.0)
-    assert {(each.verdict, *each.findings) for each in outcomes} == {("agree", ("RM608", "5"))}
+    assert {(each.verdict, *each.findings) for each in outcomes} == {("agree", ("RM608", "4"))}
     (found,) = report["findings"]
     assert found["severity"] == "error"
-    assert "process 5 cannot be reached at 127.0.0.9:" in found["message"]
+    assert "process 4 cannot be reached at 127.0.0.9:" in found["message"]
     assert "Connection refused" in found["message"]
 
 
