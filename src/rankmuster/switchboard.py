@@ -306,7 +306,7 @@ class Switchboard:
             self.endpoint.send(handle, frame)
 
     def _way_to(self, seat: int) -> int:
-        """The connection on which we send to a process: its own to us if there is one, or a new one.
+        """The connection on which we send to a process: the one that it dialled, or a new one.
 
         It stays the same from the first frame on, for frames of two connections may overtake.
         """
