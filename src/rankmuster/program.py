@@ -176,7 +176,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     """A collective program: what one or more devices are about to run.
 
     `world_size` is what the text itself claims, None where it does not say; `world_source` says
-    where that came from ("header", "file", "option" or "inferred"). `rank` is the device that a
+    where that came from ("header", "file", "option" or "inferred"). `rank` is the process that a
     per-process file names for itself. `not_recorded` holds the op fields that this *format* cannot
     record. `target` is the chip generation that a Neuron compiler wrote it for ("*" for any), and
     `core_size` the logical-core size. `findings` are those that reading alone established (they
