@@ -8,16 +8,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 from rankmuster.formats.hlo.scanner import Text
 from rankmuster.formats.hlo.sites import Lines
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array: TypeAlias = NDArray[np.generic[Any]]
 
 _MARGIN = 8  # no opcode or line begins before the end of the word HloModule
 _CHUNK = 1 << 18  # large against the cost of a call; it stays in a core's cache with its mask

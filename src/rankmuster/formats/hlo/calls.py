@@ -24,7 +24,7 @@ _NAME = rb'%?([^\s%=(){}\[\],"]++)'
 _FLAT = rb'[^{}"\n]++|"[^"\\\n]*+"'
 _USUAL = re.compile(
     USUAL + rb", (?:condition=" + _NAME + rb", body=" + _NAME + rb"|to_apply=" + _NAME + rb")"
-    rb"(?:" + METADATA + rb")?+"
+    rb"(?:, metadata=" + METADATA + rb")?+"
     rb"(?:, backend_config=(\{(?:" + _FLAT + rb"|\{(?:" + _FLAT + rb")*+\})*+\}))?+(?=\n(?!\s*+,))"
 )
 # calls=%fused_computation.7   called_computations={%a, %b}
@@ -70,7 +70,7 @@ def call_at(
     line = text.rfind(b"\n", low, site) + 1 or low
     match = _USUAL.match(text, line, high)
     if match is not None and match.start(3) == site:
-        condition, body, callee, _, config = match.groups()[4:]
+        condition, body, callee, config = match.groups()[4:]
         if (opcode == b"while") == (callee is None):
             names = (callee,) if callee else (condition, body)
             return CallText(match.start(1), opcode, caller, names, _trips(config)), match.end()

@@ -36,7 +36,7 @@ _GOES_ON = re.compile(rb"\s*+,")  # with its next attribute
 _SHORT_LINE = 1 << 11
 _TO_APPLY = b", to_apply="
 _METADATA_STARTS = b", metadata={"
-_METADATA = re.compile(METADATA)
+_METADATA = re.compile(rb", metadata=(" + METADATA + rb")")
 _CHANNEL = re.compile(rb"-?\d{1,18}")
 
 

@@ -31,7 +31,7 @@ USUAL = (
     rb'|[^\s"(]++(?:\([^()\s"]*+\)[^\s"(]*+)*+) '  # f32[8,4]{1,0:T(8,128)(2,1)}
     rb'([a-z-]++)\(([^(){}"/\[\n]*+)\)'
 )
-METADATA = rb', metadata=(\{(?:[^{}"\n]++|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+")*+\})'
+METADATA = rb'\{(?:[^{}"\n]++|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+")*+\}'
 _MAX_LINES = 64  # of one instruction, before its opcode
 _NOT_IN_A_SHAPE = frozenset(b'("/= ')
 

@@ -23,13 +23,21 @@ _STANDARD = {
 #   %x.1 = f32[] parameter(0)
 #   %y.1 = f32[] parameter(1)
 #   ROOT %add.3 = f32[] add(%x.1, %y.1), metadata={op_name="add"}
-_LEFT = rb'\s*+%?([^\s%=(){}\[\],"/]++) = [a-z][a-z0-9]*+\[\](?:\{\})?+ '
+_NAME = rb'%?([^\s%=(){}\[\],"/]++)'
+_SCALAR = rb" = [a-z][a-z0-9]*+\[\](?:\{\})?+ "
+_END = rb"(?:, metadata=" + METADATA + rb")?+\n"
+_PARAMETER = rb"\s*+" + _NAME + _SCALAR + rb"parameter\(([01])\)" + _END
 _USUAL = re.compile(
-    2 * (_LEFT + rb"parameter\(([01])\)(?:" + METADATA.replace(b"=(", b"=(?:") + rb")?+\n")
-    + rb"\s*+ROOT\s++"
-    + _LEFT.replace(b"(", b"(?:", 1)
-    + rb'([a-z]++)\(%?([^\s%=(){}\[\],"/]++), %?([^\s%=(){}\[\],"/]++)\)'
-    rb"(?:" + METADATA.replace(b"=(", b"=(?:") + rb")?+\s*+\Z"
+    2 * _PARAMETER
+    + rb"\s*+ROOT\s++%?[^\s=]++"
+    + _SCALAR
+    + rb"([a-z]++)\("
+    + _NAME
+    + rb", "
+    + _NAME
+    + rb"\)"
+    + _END
+    + rb"\s*+\Z"
 )
 _LAYOUT = re.compile(rb"\{[^{}]*\}|/\*[^*]*\*/|\s+")
 _KEPT = (b"direction", b"index", b"dimensions", b"custom_call_target", b"slice", b"exponent_bits")
