@@ -400,3 +400,46 @@ def test_branches_that_differ_are_told_whole() -> None:
     message = three_and([left], [right]).message
     assert "in body 0 of branch 0" in message
     assert "in body 1 of branch 0" in message
+
+
+def test_chains_of_pairs_that_leave_each_other_out_are_other_memberships() -> None:
+    """Files that each hold another stretch of one chain differ in the pairs, and lack no op."""
+    stretches = [[(n, n + 1) for n in range(start, start + 4)] for start in (0, 4, 8, 12)]
+    found = compared(*[program(permute(4), pairs=[each], world_size=32) for each in stretches])
+    assert {each.code for each in found} == {"RM308"}
+    held = {value.ranks: value.value for each in found for value in each.values}
+    assert held == {
+        (device,): [list(pair) for pair in each] for device, each in enumerate(stretches)
+    }
+
+
+def test_all_of_three_classes_are_shown_with_context() -> None:
+    """Two that differ and the majority, or three of which none is one."""
+    posts = [program(all_reduce(n), groups=[[[0, 1, 2, 3, 4, 5]]]) for n in (4, 5, 6)]
+    tie = only(*[posts[n // 2] for n in range(6)])
+    most = only(posts[0], posts[0], posts[0], posts[0], posts[1], posts[2])
+    subjects = [[line for line in each.context if line[0] == "d"] for each in (tie, most)]
+    assert subjects == [
+        ["devices 0-1:", "devices 2-3:", "devices 4-5:"],
+        ["device 4:", "device 5:", "devices 0-3:"],
+    ]
+
+
+def test_order_across_groups_says_why_it_can_hang() -> None:
+    """The two groups are named, and that each side may wait in one for the other."""
+    ops = [all_reduce(8, group=0), all_reduce(8, group=1)]
+    groups = [[[0, 1, 2]], [[2, 1, 0]]]
+    usual, odd = (program(*each, groups=groups) for each in (ops, ops[::-1]))
+    found = only(usual, usual, odd)
+    assert found.code == "RM307"
+    assert "the same ops of groups 0 and 1 in another order, so that each side may wait" in (
+        found.message
+    )
+
+
+def test_a_label_is_shown() -> None:
+    """The tag of an op stands in the message and in the context, if its name does not say it."""
+    ops = [all_gather(64, label=f"expert.{n}") for n in range(3)]
+    found = three_and(ops[:1] + ops[2:], ops)
+    assert found.message.endswith("(op 1 of 3, label expert.1)")
+    assert ">    1  all_gather of 64 f32  on group 0  label expert.1" in found.context

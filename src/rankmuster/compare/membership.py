@@ -20,7 +20,8 @@ def or_moved(found: Difference, left: Side, right: Side, split: Collection[SubGr
     """The difference as one of group membership, where the lacking side posts the op elsewhere.
 
     Elsewhere is one of *split*, the communicators that are not agreed on: where all members post
-    an op, it is at home.
+    an op, it is at home. Or it is a set that leaves the device out, of a program that does not
+    know the communicator at all.
     """
     if found.field != "op":
         return found
@@ -63,9 +64,14 @@ def elsewhere(
             and token.op is not None
             and token.group not in side.set_ids
             and content(token) == content(step.token)
-            and resolved.sets[token.group].by_device.get(device, ()) in split
+            and is_there(side, resolved.sets[token.group].by_device.get(device), split)
         ):
             yield Step(token, step.values)
+
+
+def is_there(side: Side, members: SubGroup | None, split: Collection[SubGroup]) -> bool:
+    """Whether a device of the side may have put an op of the communicator on *members* instead."""
+    return side.digest is None if members is None else members in split
 
 
 def content(token: Token) -> tuple[Any, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from itertools import islice, product
 
 from rankmuster.compare.alignment import Difference, first_difference
 from rankmuster.compare.clash import Clash
@@ -11,8 +13,11 @@ from rankmuster.compare.shared import Shared, Side
 from rankmuster.compare.steps import FIELDS, is_unknown, steps, undecided_fields
 from rankmuster.compare.story import Story, code_of
 from rankmuster.compare.votes import Votes
+from rankmuster.copies import ProgramClass
 from rankmuster.finding import Severity
 from rankmuster.group import SubGroup
+from rankmuster.signature.canonical import set_digest
+from rankmuster.signature.digest import Digest
 
 EXPLAINED = 64
 """Of so many sides of one communicator the difference is looked for; where nobody agrees with
@@ -32,17 +37,39 @@ def clashes(shared: Sequence[Shared], votes: Votes) -> list[Clash]:
         reference = max(each.sides, key=lambda side: (-lacking(side), len(side.devices)))
         for other in each.sides[:EXPLAINED]:
             if other is not reference:
+                both = product(parts(reference), parts(other))
                 found += [
                     Clash(
                         code=code,
                         members=each.members,
-                        sides=(reference, other),
+                        sides=sides,
                         found=difference,
                         votes=votes,
                     )
-                    for code, difference in explain(reference, other, split)
+                    for sides in islice(both, EXPLAINED)
+                    for code, difference in explain(*sides, split)
                 ]
     return found
+
+
+def parts(side: Side) -> tuple[Side, ...]:
+    """The side by itself; of those who lack the communicator, each lot that holds the same sets."""
+    if side.digest is not None or len(side.programs) == 1:
+        return (side,)
+    lots: dict[tuple[Digest, ...], list[ProgramClass]] = {}
+    for program in side.programs:
+        sets = program.resolved.sets
+        key = tuple(set_digest(program.resolved, each.id) for each in sets)
+        lots.setdefault(key, []).append(program)
+    own = set(side.devices)
+    return tuple(
+        replace(
+            side,
+            programs=tuple(lot),
+            devices=tuple(sorted(own.intersection(d for each in lot for d in each.devices))),
+        )
+        for lot in lots.values()
+    )
 
 
 def stories_of(shared: Sequence[Shared], votes: Votes) -> Iterable[Story]:

@@ -59,6 +59,8 @@ class Votes:
         posted = self.by_device(names)
         minds: dict[bytes, list[SubGroup]] = {}
         for group in members:
+            if len(group) < 2:  # whoever is alone may post what it likes
+                continue
             mind = {posted[device] for device in group if device in posted}
             if len(mind) == 1:
                 minds.setdefault(mind.pop(), []).append(group)
