@@ -20,6 +20,9 @@ from typing import Any
 
 LEAD_S = 0.5  # for the last process to reach the gate
 COMMUNICATORS = 256
+# torch's store asks for the name of every client's address; with a slow name server it then waits
+# for seconds, which says nothing of torch.
+os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
 Rank = Callable[[int, int], float | None]  # its own figure, or None: the time it ends
 
 
