@@ -180,7 +180,7 @@ def gap(devices: Sequence[range], processes: Sequence[int]) -> Report:
     absent = tuple(device for number in processes for device in devices[number])
     text = f"no program for {who(absent)} of {size} (process{'es' * (len(processes) > 1)} "
     return Report(
-        world=World(size=size, source="option"),
+        world=World(size=size, source="launcher"),
         absent=absent,
         findings=(finding("RM601", f"{text}{short(fold(processes))})", ranks=absent),),
     )
