@@ -40,8 +40,9 @@ WORLD = {
         "Two things that one process says about itself cannot both be true. The process takes part "
         "with one of them, so that all others learn whom to blame.",
         "A variable that a script exports beats or contradicts the launcher's; a count of devices "
-        "does not add up to the world; a JSON program beside a NEFF has other groups; or a card "
-        "said one program and the frames said another.",
+        "does not add up to the world; a JSON program beside a NEFF has other groups; the rank "
+        "in a program file is another process's; or a card said one program and the frames said "
+        "another.",
         "RANK=3 stays exported while Slurm starts this process as number 0",
     ),
     "RM401": Explanation(
