@@ -37,6 +37,7 @@ from rankmuster.transport.base import Connections, Deadline
 from rankmuster.transport.framing import Kind
 
 T = TypeVar("T")
+LATE_S = 0.05  # from when on a look at the clock is late
 FIRST_LOOK_S, LOOK_GROWTH, LAST_LOOK_S = 0.002, 1.2, 0.05  # at work that is done aside
 # In a unique id, whose nonce is enough, where nobody listens.
 NOWHERE = ("0.0.0.0", 0)  # noqa: S104 nobody binds to it
@@ -99,6 +100,7 @@ class BringUp:
         self.watch = Stopwatch(deadline.now, began := deadline.now(), began)
         self.board = Switchboard(place, deadline, say, endpoint)
         self._address = ""
+        self._was_late = False  # at the end of the groups' time
 
     def begin(self, phase: str) -> None:
         """Say that *phase* begins."""
@@ -297,6 +299,7 @@ class BringUp:
         """Run what was added to its end."""
         board = self.board
         if not (yield Wait(lambda: board.groups.done and not board.unreached(), until)):
+            self._was_late = self.deadline.now() > until + LATE_S
             board.groups.expire(0)
         board.turn(0.0)
 
@@ -319,7 +322,8 @@ class BringUp:
         rank = no.rank if isinstance(no, GroupRefused) else None
         if rank is not None and isinstance(no.__cause__, MusterError):
             seat = self._seat_of(members[rank])
-            return blame(seat, no.__cause__, "while others waited for it", phase)
+            seen = blame(seat, no.__cause__, "while others waited for it", phase)
+            return self._own_lateness(phase) if self._was_late and seen.code == SILENT else seen
         signatures = no.signatures if isinstance(no, GroupRefused) else {}
         # A signature that differs although the root found all programs alike: some process's card
         # and its frames contradict each other.
@@ -331,6 +335,12 @@ class BringUp:
             hearsay=is_hearsay(no),
             signed=tuple(dict.fromkeys(self._signed(members_of))) if signatures else (),
         )
+
+    def _own_lateness(self, phase: str) -> Cause:
+        """Who stood still, and then found all time over, cannot tell who else did; others can."""
+        who = self.board.seat
+        message = f"process {who} stood still until the time of its groups was over"
+        return Cause(message=message, code=SILENT, phase=phase, process=who, hearsay=True)
 
     def _signed(self, members_of: dict[bytes, SubGroup]) -> Iterator[Signed]:
         """All signatures that differ, in all our groups."""

@@ -104,6 +104,7 @@ class Census:
     _losses: list[Finding] = field(default_factory=list)
     _loss_since: float | None = None
     _complete_since: float | None = None
+    _came: dict[int, float] = field(default_factory=dict)
 
     def knock(self, handle: int, process: int, first_device: int, count: int) -> None:
         """Someone with the secret is at the door and reads its program now."""
@@ -124,6 +125,7 @@ class Census:
             self._refused[handle] = Refusal(card, now, objections, claims)
             return
         self.cards[handle] = card
+        self._came[handle] = now
         self._owner |= dict.fromkeys(card.devices, card)
         self.answer_by = min(self.answer_by, now + card.remaining_s - margin_s(card.whole_s))
         if self.complete:
@@ -187,6 +189,9 @@ class Census:
         found = [*self._world_sizes(), *refused, *self._claims(), *self._losses]
         if self._losses:
             return tuple(found)  # which ended it soon: who was not here yet is not to blame
+        for card in self._too_late():
+            message = f"{card.who} handed in its card when no time was left to form groups"
+            found.append(finding("RM603", message, ranks=card.devices))
         for process, devices in self._surplus():
             message = f"process {process} came for {_devices(devices)}, which others hold"
             found.append(finding("RM605", message, ranks=devices))
@@ -197,6 +202,15 @@ class Census:
             message = f"{_devices(still)} came, but had not read the program in time"
             found.append(finding("RM603", message, ranks=still))
         return (*found, *self._servers())
+
+    def _too_late(self) -> list[Card]:
+        """The cards after which groups have no time; the root's alone, if it was late itself."""
+        late = {
+            handle: card
+            for handle, card in self.cards.items()
+            if self._came[handle] > self.answer_by - margin_s(card.whole_s)
+        }
+        return [late[0]] if 0 in late else list(late.values())  # the root's handle is 0
 
     def _surplus(self) -> list[tuple[int, tuple[int, ...]]]:
         """Those who have shown that they are ours, and read a program for devices that are taken.

@@ -38,3 +38,12 @@ def test_who_only_repeats_a_hello_holds_nobody_up():
     root.receive(3, card(3), 1.0)
     assert root.plan is not None
     assert root.plan.go_on
+
+
+def test_a_card_that_leaves_no_time_is_too_late():
+    """Whose card came when groups can no longer form is named, and not those who waited."""
+    root = root_with(*map(card, range(3)), now=0.0)
+    root.knock(3, 3, 3, 1)
+    root.join(3, 3, 3, 1)
+    root.receive(3, card(3), root.census.answer_by - 1.0)
+    assert codes(root) == [("RM603", (3,))]

@@ -91,11 +91,12 @@ def root_causes(reports: Mapping[int, Cause]) -> tuple[Cause, ...]:
     """What is behind the *reports*, each by the process that made it: each fault once.
 
     A process that waited in vain is not itself at fault: where 3 blames 7 for silence and 7 blames
-    15, only 15 is named. Nor is one that passes a no on. Hearsay stays where nothing else is known.
+    15, only 15 is named. Nor is one that passes a no on, unless it says that it was late itself.
+    Hearsay stays where nothing else is known.
     """
     first_hand = [cause for cause in reports.values() if not cause.hearsay]
     waited = {who for who, cause in reports.items() if _is_silence_of_another(cause, who)}
-    passed_on = {who for who, cause in reports.items() if cause.hearsay}
+    passed_on = {who for who, cause in reports.items() if cause.hearsay and cause.process != who}
     named = _without_silence_of(waited | passed_on, first_hand)
     named = named or _without_silence_of(waited, first_hand) or first_hand
     distinct: dict[tuple[str, int | str], Cause] = {}
