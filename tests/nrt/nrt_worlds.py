@@ -14,7 +14,7 @@ from rankmuster.libnccom.boundary import CommRequest
 from rankmuster.libnccom.info import CommInfo, describe
 from rankmuster.node import Driver, Node
 from rankmuster.nrt import Runtime
-from rankmuster.protocol.frames import pack_ticket
+from rankmuster.protocol.frames import VERDICT, pack_ticket, pack_verdict
 from rankmuster.transport.base import Deadline
 from rankmuster.worlds.registry import WorldRegistry
 
@@ -139,6 +139,8 @@ class Agreeable:
         self, comm: CommRequest, peer: int, nbytes: int, deadline: Deadline
     ) -> bytes:
         self._check("bootstrap_recv")
+        if nbytes == VERDICT.size:  # a communicator that is there is confirmed
+            return pack_verdict(bytes(16), agrees=True)
         return pack_ticket(b"u" * 128, agrees=True)
 
     def build_graph(self, comm: CommRequest) -> None:

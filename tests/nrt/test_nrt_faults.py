@@ -84,7 +84,14 @@ def test_one_dies(phase: str, victim: int) -> None:
         assert (good, closed) == ([0] * before, 0)
         assert failed in {FAILURE, TIMEOUT}
     # It is named by whoever waited for it; without a root nobody can know more.
-    names = [f"device {victim}", "the root", f"from {victim}", "waiting for", "failed signature"]
+    names = [
+        f"device {victim}",
+        "devices 1-2",
+        "the root",
+        f"from {victim}",
+        "waiting for",
+        "failed signature",
+    ]
     assert all(any(name in log for name in names) for n, log in enumerate(logs) if n != victim)
     assert any(f"device {victim}" in log or "the root" in log for log in logs)
     assert took_s < LONG_S / 2

@@ -253,7 +253,7 @@ def test_a_roll_forgets_who_left() -> None:
     late = meeting.Hello(peer=peer(1), world_size=2, address="y")
     assert roll.take(1, late) == ""
     roll.forget(1)
-    assert (roll.complete, roll.missing) == (False, "1 of 2")
+    assert (roll.complete, roll.missing) == (False, "device 1 of 2")
     assert roll.verdict() == ("device 1 came and went away", "lost")
     assert roll.take(2, late) == ""
     assert (roll.complete, roll.unsettled) == (True, False)

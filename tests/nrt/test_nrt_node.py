@@ -80,6 +80,6 @@ def test_cores_that_are_not_ours() -> None:
 def test_a_secret_is_not_told() -> None:
     """What is wrong with the secret is said without it."""
     with pytest.raises(BadSetting) as caught:
-        read_settings({"RANKMUSTER_SECRET": "hush\0"})
+        settings(RANKMUSTER_SECRET="hush\0")
     assert "hush" not in str(caught.value)
     assert "RANKMUSTER_SECRET" in str(caught.value)

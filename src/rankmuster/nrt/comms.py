@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from hashlib import blake2b
 
 from rankmuster import messages
 from rankmuster.environment import Settings
@@ -21,8 +22,8 @@ from rankmuster.local_barrier import open_barrier
 from rankmuster.nrt.groups import ReplicaGroupRecord
 from rankmuster.nrt.streams import StreamMap
 from rankmuster.pool import CommNode, check_stream, pool_key
-from rankmuster.protocol.bootstrap import bootstrap, broadcast_ticket, refuse
-from rankmuster.protocol.frames import NO_UNIQUE_ID, pack_ticket, unpack_ticket
+from rankmuster.protocol.bootstrap import bootstrap, confirm
+from rankmuster.protocol.frames import NO_SIGNATURE, NO_UNIQUE_ID, SIGNATURE_BYTES
 from rankmuster.protocol.refusal import GroupRefused
 from rankmuster.protocol.steps import Steps
 from rankmuster.transport.base import Deadline
@@ -31,6 +32,7 @@ from rankmuster.worlds.setup import destroy, own_peer, places
 
 KEPT = (PeerLost, DeadlineExceeded, RemoteProtocolError)
 """What a group's refusal was caused by decides its status; anything else is a plain no."""
+ALIKE = "load and unload the same programs in every process"
 
 
 def nccl_init_comm(  # noqa: PLR0917 one of each
@@ -78,7 +80,7 @@ def get_nccl_comm(
     """The node of a group's bootstrap participants: pooled, or made now.
 
     The caller holds the core's set-up lock. Unlike the original's, a hit checks the signatures too:
-    what it saves is a new id, the library's own set-up and the local barrier. Raises `NotAgreed`
+    what it saves is the ticket, the library's own set-up and the local barrier. Raises `NotAgreed`
     where they differ, `PeerLost` and `DeadlineExceeded` where somebody did not take part.
     """
     check_stream(stream_id)
@@ -106,7 +108,7 @@ def _build(
     deadline: Deadline,
     node: CommNode,
 ) -> None:
-    node.unique_id = agree(world, record, b"", nccom, deadline)
+    node.unique_id = agree(world, record, nccom, deadline)
     try:
         _init(world, record, nccom, deadline, node)
     except BaseException:
@@ -156,40 +158,71 @@ def _reuse(
     *,
     disable_graph: bool,
 ) -> None:
-    unique_id = agree(world, record, node.unique_id, nccom, deadline)
-    if unique_id != node.unique_id:
-        raise NotAgreed(
-            f"group {record.group_id}: this process holds a communicator that others made anew",
-            fix="load and unload the same programs in every process",
-        )
+    _carry_out(_confirm(world, record, node), world, record, nccom, deadline)
     if node.disable_graph and not disable_graph:  # one way (facts D20)
         nccom.build_graph(node.nccl_comm)
         node.disable_graph = False
 
 
-def agree(
-    world: GlobalComm, record: ReplicaGroupRecord, known_id: bytes, nccom: Nccom, deadline: Deadline
-) -> bytes:
+def agree(world: GlobalComm, record: ReplicaGroupRecord, nccom: Nccom, deadline: Deadline) -> bytes:
     """Compare signatures up the binary tree, hear the verdict and the id down the hypercube.
 
-    Without `check_sigs` nothing goes up and every verdict is yes (facts D15).
+    Without `check_sigs` nothing goes up and the root speaks for all (facts D15).
     """
-    rank, size = record.bootstrap_rank, record.rank_n
-    if not 0 <= rank < size:
-        raise InvariantError(messages.GROUP_RANK(rank, size))
     unique_id, no = NO_UNIQUE_ID, None
-    if rank == 0:
+    if record.bootstrap_rank == 0:
         try:
-            tag = messages.UNIQUE_ID_TAG()
-            unique_id = known_id or nccom.get_unique_id(size, tag)
+            unique_id = nccom.get_unique_id(record.rank_n, messages.UNIQUE_ID_TAG())
         except MusterError as error:
             no = SetupFailed(messages.NO_UNIQUE_ID(), fix=str(error))
             no.__cause__ = error
-    steps = (
-        bootstrap(rank, size, record.signature, unique_id, no)
-        if world.identity.check_sigs
-        else unchecked(rank, size, unique_id, no)
-    )
+    signature = record.signature if world.identity.check_sigs else None
+    steps = bootstrap(record.bootstrap_rank, record.rank_n, signature, unique_id, no)
+    return _carry_out(steps, world, record, nccom, deadline)
+
+
+def refuse_group(  # noqa: PLR0917 one of each
+    world: GlobalComm,
+    record: ReplicaGroupRecord,
+    stream_id: int,
+    no: MusterError,
+    nccom: Nccom,
+    deadline: Deadline,
+) -> None:
+    """Say no to a group in which others may wait for us: every frame owed, every flag false."""
+    key = pool_key(record.bootstrap_participants, record.rank_n)
+    if node := world.pool.find(stream_id, key):
+        steps = _confirm(world, record, node, no)
+    else:
+        signature = NO_SIGNATURE if world.identity.check_sigs else None
+        rank, size = record.bootstrap_rank, record.rank_n
+        steps = bootstrap(rank, size, signature, NO_UNIQUE_ID, no)
+    with suppress(MusterError):  # the reason is known already
+        drive(steps, nccom, world.bootstrap_socket, record.bootstrap_participants, deadline)
+
+
+def _confirm(
+    world: GlobalComm, record: ReplicaGroupRecord, node: CommNode, no: MusterError | None = None
+) -> Steps[bytes]:
+    """Compare what a pooled node is taken for: signature and id at once.
+
+    Whoever made the node anew, or has it no more, holds another id.
+    """
+    held = blake2b(record.signature + node.unique_id, digest_size=SIGNATURE_BYTES).digest()
+    signature = held if world.identity.check_sigs else None
+    return confirm(record.bootstrap_rank, record.rank_n, signature, no)
+
+
+def _carry_out(
+    steps: Steps[bytes],
+    world: GlobalComm,
+    record: ReplicaGroupRecord,
+    nccom: Nccom,
+    deadline: Deadline,
+) -> bytes:
+    rank, size = record.bootstrap_rank, record.rank_n
+    if not 0 <= rank < size:
+        raise InvariantError(messages.GROUP_RANK(rank, size))
     try:
         members = record.bootstrap_participants
         return drive(steps, nccom, world.bootstrap_socket, members, deadline, verdicts=True)
@@ -197,42 +230,11 @@ def agree(
         raise _refusal(record, refused) from refused
 
 
-def refuse_group(
-    world: GlobalComm,
-    record: ReplicaGroupRecord,
-    no: MusterError,
-    nccom: Nccom,
-    deadline: Deadline,
-) -> None:
-    """Say no to a group in which others may wait for us: every frame owed, every flag false."""
-    rank, size = record.bootstrap_rank, record.rank_n
-    steps = (
-        refuse(rank, size, no)
-        if world.identity.check_sigs
-        else unchecked(rank, size, NO_UNIQUE_ID, no)
-    )
-    with suppress(MusterError):  # the reason is known already
-        drive(steps, nccom, world.bootstrap_socket, record.bootstrap_participants, deadline)
-
-
-def unchecked(rank: int, size: int, unique_id: bytes, no: MusterError | None) -> Steps[bytes]:
-    """The second half of a bootstrap alone. Raises `NotAgreed` where the root had no id."""
-    mine = pack_ticket(unique_id, agrees=no is None)
-    ticket, heard = yield from broadcast_ticket(rank, size, mine)
-    unique_id, agrees = unpack_ticket(ticket)
-    no = no or heard
-    if no:
-        raise no
-    if not agrees:
-        raise GroupRefused(f"rank {rank} of {size} was told no", hearsay=True)
-    return unique_id
-
-
 def _refusal(record: ReplicaGroupRecord, refused: GroupRefused) -> MusterError:
     cause = refused.__cause__
     if isinstance(cause, KEPT):
-        return type(cause)(f"group {record.group_id}: {cause.what}", fix=cause.fix)
+        return type(cause)(f"group {record.group_id}: {cause.what}", fix=cause.fix or ALIKE)
     return NotAgreed(
         messages.MISMATCH(record.group_id, refused.what),
-        fix="compare the programs with 'rankmuster check'",
+        fix=f"compare the programs with 'rankmuster check'; {ALIKE}",
     )

@@ -185,7 +185,8 @@ class Model:
         self, left: Sequence[ReplicaGroupRecord], no: MusterError, deadline: Deadline
     ) -> None:
         for record in left:
-            refuse_group(self.world, record, no, self.nccom, deadline)
+            stream_id = self.stream_id_map.resolve(record.group_id, record.num_ops)
+            refuse_group(self.world, record, stream_id, no, self.nccom, deadline)
 
     def start(self) -> None:
         """Begin to run; a stopped program may start again. Raises `OutOfOrder`."""

@@ -7,14 +7,13 @@ It knows ranks of one group only, never devices or processes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NoReturn
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from rankmuster.errors import InvariantError, LocalProtocolError, MusterError
+from rankmuster.errors import LocalProtocolError, MusterError
 from rankmuster.protocol.frames import (
     NO_SIGNATURE,
     NO_UNIQUE_ID,
-    TICKET,
     VERDICT,
     pack_ticket,
     pack_verdict,
@@ -92,8 +91,20 @@ def _differing(signatures: dict[int, bytes]) -> GroupRefused:
     )
 
 
+class Answer(NamedTuple):
+    """What comes down the hypercube: 16 or 128 bytes from the root, and its yes or no."""
+
+    pack: Callable[..., bytes]
+    unpack: Callable[[bytes], tuple[bytes, bool]]
+    nothing: bytes
+
+
+TICKETS = Answer(pack_ticket, unpack_ticket, NO_UNIQUE_ID)
+VERDICTS = Answer(pack_verdict, unpack_verdict, NO_SIGNATURE)
+
+
 def broadcast_ticket(
-    rank: int, size: int, ticket: bytes
+    rank: int, size: int, ticket: bytes, answer: Answer = TICKETS
 ) -> Steps[tuple[bytes, MusterError | None]]:
     """Fan rank 0's *ticket* out over the hypercube; return it, and the reason to say no, or None.
 
@@ -103,32 +114,38 @@ def broadcast_ticket(
     if rank > 0:
         parent = hypercube_parent(rank)
         try:
-            ticket = yield Recv(parent, TICKET.size)
-            unpack_ticket(ticket)
+            ticket = yield Recv(parent, len(ticket))
+            answer.unpack(ticket)
         except PeerTrouble as trouble:
             no = refused_by(parent, trouble)
-            ticket = pack_ticket(NO_UNIQUE_ID, agrees=False)
+            ticket = answer.pack(answer.nothing, agrees=False)
     for child in hypercube_children(rank, size):
         no = graver(no, (yield from tell(child, ticket)))
     return ticket, no
 
 
-def bootstrap(
-    rank: int, size: int, signature: bytes | None, unique_id: bytes, no: MusterError | None = None
+def bootstrap(  # noqa: PLR0917 a rank's whole part in a group
+    rank: int,
+    size: int,
+    signature: bytes | None,
+    unique_id: bytes,
+    no: MusterError | None = None,
+    answer: Answer = TICKETS,
 ) -> Steps[bytes]:
     """Agree on *signature*, then learn rank 0's *unique_id* and return it.
 
-    A rank with a *no* of its own takes part and says it. Without a signature, on all ranks, the
-    verdict is skipped and rank 0 speaks for the group (facts D15). Raises `NotAgreed` (that *no*,
-    if it is one) if any rank disagrees or is lost. The others' *unique_id* is ignored.
+    A rank with a *no* of its own takes part and says it: every frame owed, every flag false.
+    Without a signature, on all ranks, the verdict is skipped and rank 0 speaks for the group (facts
+    D15). Raises `NotAgreed` (that *no*, if it is one) if any rank disagrees or is lost. The others'
+    *unique_id* is ignored.
     """
     if not 0 <= rank < size:
         raise LocalProtocolError(f"rank {rank} is outside a group of {size}")
     if signature is not None:
         no = yield from reduce_verdict(rank, size, signature, no)
-    mine = pack_ticket(NO_UNIQUE_ID if no or rank else unique_id, agrees=no is None)
-    ticket, heard = yield from broadcast_ticket(rank, size, mine)
-    unique_id, agrees = unpack_ticket(ticket)
+    mine = answer.pack(answer.nothing if no or rank else unique_id, agrees=no is None)
+    ticket, heard = yield from broadcast_ticket(rank, size, mine, answer)
+    unique_id, agrees = answer.unpack(ticket)
     no = graver(no, heard)
     if no:
         raise no
@@ -137,10 +154,12 @@ def bootstrap(
     return unique_id
 
 
-def refuse(rank: int, size: int, no: MusterError) -> Steps[NoReturn]:
-    """Take part in a bootstrap only to say no: every frame owed, every flag false; raises *no*.
+def confirm(
+    rank: int, size: int, signature: bytes | None, no: MusterError | None = None
+) -> Steps[bytes]:
+    """As `bootstrap`, in a group whose communicator is there already: no ticket, a verdict.
 
-    For a rank that failed before its part: it could not read its program, or rank 0 no id.
+    Whoever holds none and takes part in a bootstrap hears another size than it waits for, and that
+    is a no on both sides; let *signature* tell the two apart, and all hear of it.
     """
-    yield from bootstrap(rank, size, NO_SIGNATURE, NO_UNIQUE_ID, no)
-    raise InvariantError("a refused bootstrap agreed")
+    return bootstrap(rank, size, signature, NO_SIGNATURE, no, VERDICTS)
