@@ -153,6 +153,7 @@ def test_life(world: World) -> None:
         call()
     assert model.state is ModelState.START
     model.unload()
+    refuses(model.start, model.stop, lambda: model.load(soon()), model.parse)
 
 
 def test_communicators(world: World) -> None:

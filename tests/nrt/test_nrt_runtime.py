@@ -160,6 +160,29 @@ def test_exchanges_are_of_the_whole_world() -> None:
     assert world_of(3, body) == [[OK, *wrong, OK] * 2] * 3
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NEURON_RT_DBG_CC_CHECK_SIGS", "0"),
+        ("NEURON_RT_DBG_CC_SORT_RG", "1"),
+        ("RANKMUSTER_NRT_KEY_ORDER", "sorted"),
+    ],
+)
+def test_settings_that_must_be_alike(
+    name: str, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A device whose frames, signatures or trees would be others is refused where all meet."""
+    root = {"NEURON_RT_ROOT_COMM_ID": free_root()}
+
+    def one(device: int) -> list[Status]:
+        runtime = Runtime(environ=root | ({name: value} if device else {}), deadline_s=1.0)
+        calls = [runtime.nrt_init(0, "", ""), runtime.nrt_build_global_comm(0, device, 2)]
+        return [*calls, runtime.nrt_close()]
+
+    assert in_threads([lambda: one(0), lambda: one(1)]) == [[OK, Status.INVALID, OK]] * 2
+    assert f"{name}=" in caplog.text
+
+
 class SlowNode(Node):
     """A machine that takes its time to find a core."""
 

@@ -43,18 +43,22 @@ KINDS: dict[str, type[MusterError]] = {
     "late": DeadlineExceeded,
 }
 FIXES = {
-    "claims": "start every process with the same count and its own id",
+    "claims": "start every process with the same count and settings, and its own id",
     "lost": "look at the logs of those processes",
     "late": "look at the logs of those processes",
 }
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
-    """What a device tells the root: who it is, how large it takes the world to be, its door."""
+    """What a device tells the root: who it is, how large it takes the world to be, its door.
+
+    `settings` are those that must be alike, by name: groups of others would wait for other frames.
+    """
 
     peer: PeerInfo
     world_size: int
     address: str
+    settings: dict[str, bool | str] = {}
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +75,7 @@ class Roll:
     """Who has come, at the root. Pure: connections are handles."""
 
     def __init__(self, mine: Hello) -> None:
-        self.size = mine.world_size
+        self.mine, self.size = mine, mine.world_size
         self.hellos = {mine.peer.device: mine}
         self.handles: dict[int, int] = {}  # device -> connection
         self.left: set[int] = set()
@@ -85,6 +89,8 @@ class Roll:
                 f"device {device} ({who}) takes the world for {hello.world_size} devices, "
                 f"device 0 for {self.size}"
             )
+        elif other := self._other_setting(hello):
+            why = f"device {device} ({who}) has {other}"
         elif not 0 <= device < self.size:
             why = f"device {device} ({who}) is outside a world of {self.size}"
         elif device in self.hellos:
@@ -96,6 +102,12 @@ class Roll:
             return ""
         self.problem = self.problem or why
         return why
+
+    def _other_setting(self, hello: Hello) -> str:
+        for name, value in self.mine.settings.items():
+            if hello.settings.get(name) != value:
+                return f"{name}={hello.settings.get(name)!s}, device 0 has {value!s}"
+        return ""
 
     def forget(self, handle: int) -> None:
         """A connection ended: whoever it was may come again."""

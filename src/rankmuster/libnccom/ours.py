@@ -30,6 +30,11 @@ from rankmuster.transport.tcp import TcpEndpoint
 
 PAUSE_S = 0.05  # between attempts to listen where somebody still does
 NONCE_OF_A_HANDSHAKE = 16
+ALIKE = (
+    *("NEURON_RT_DBG_CC_CHECK_SIGS", "NEURON_RT_DBG_CC_SORT_RG"),
+    "RANKMUSTER_NRT_KEY_ORDER",
+)
+"""Who differs in one of these has other frames, other signatures or other trees."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -150,7 +155,12 @@ class OurNccom:
 
     def _meet(self, links: Links, request: CommRequest, deadline: Deadline) -> Table:
         address = links.endpoint.listen(own_host(request.root_comm_id))
-        hello = Hello(peer=request.me, world_size=len(request.participants), address=address)
+        hello = Hello(
+            peer=request.me,
+            world_size=len(request.participants),
+            address=address,
+            settings={name: self._settings[name] for name in ALIKE},
+        )
         table = meet(
             links, hello, request.root_comm_id, deadline, say=self._say, heal_s=self._heal_s
         )

@@ -72,7 +72,7 @@ class Model:
         self.functions = tuple(functions)
         self.world, self.nccom, self.settings, self.compat = world, nccom, settings, compat
         self.ccop_owner = ccop_owner
-        self.state = ModelState.PARSE
+        self.state, self.unloaded = ModelState.PARSE, False
         self.replica_groups: list[ReplicaGroupRecord] = []
         self.src_target_pairs: list[PairsRecord] = []
         self.src_target_pairs_initialized = False
@@ -190,7 +190,7 @@ class Model:
 
     def start(self) -> None:
         """Begin to run; a stopped program may start again. Raises `OutOfOrder`."""
-        if self.state is not ModelState.STOP:
+        if self.unloaded or self.state is not ModelState.STOP:
             self._expect(ModelState.LOAD, "start")
         self.state = ModelState.START
 
@@ -202,7 +202,7 @@ class Model:
     def unload(self) -> None:
         """Give the communicators back, the last formed first; unloading twice is fine."""
         self._release()
-        self.state = ModelState.STOP
+        self.state, self.unloaded = ModelState.STOP, True
 
     def _release(self) -> None:
         while self.comms:
