@@ -13,6 +13,7 @@ import pytest
 from session_worlds import hand_started
 
 from rankmuster import launch
+from rankmuster.address import Reach, join_address
 from rankmuster.errors import MusterError
 from rankmuster.formats import json_program
 from rankmuster.launch.base import BrokenLaunch, LaunchOptions
@@ -21,6 +22,7 @@ from rankmuster.launch.ports import FIRST_PORT, PORTS, beside, derived_port
 from rankmuster.launch.secret import BadSecret
 from rankmuster.launch.slurm import first_host
 from rankmuster.transport.base import Deadline
+from rankmuster.transport.interfaces import interfaces
 
 SLURM = {  # srun -N2 -n4, task 2
     "SLURM_JOB_ID": "4711",
@@ -394,3 +396,21 @@ def test_nothing_ever_asks_for_the_name_of_an_address():
         if name in path.read_text()
     ]
     assert found == []
+
+
+ROUTABLE = [each for each in interfaces() if each.reach is Reach.ROUTABLE]
+
+
+@pytest.mark.skipif(not ROUTABLE, reason="this host has the loopback only")
+@pytest.mark.parametrize("family", ["IPv4", "IPv6", "by interface"])
+def test_processes_meet_on_an_address_that_others_can_reach(family):
+    """With a secret the root and its peers listen beyond the loopback, on what --interface says."""
+    fitting = [each for each in ROUTABLE if (":" in each.address) == (family == "IPv6")]
+    if not fitting:
+        pytest.skip(f"no routable {family} address")
+    root = join_address((fitting[0].address, derived_port(f"{family} {os.getpid()}")))
+    said = LaunchOptions(root=root, processes=4)
+    if family == "by interface":
+        said = replace(said, interface=fitting[0].name)
+    environs = [{**SECRET, "RANKMUSTER_PROCESS": str(number)} for number in range(4)]
+    assert hand_started(environs, program, options=said) == [("agree", [], 0)] * 4
