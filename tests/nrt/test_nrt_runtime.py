@@ -86,6 +86,21 @@ def test_one_program_differs() -> None:
     assert time.monotonic() - began < 4.0
 
 
+@pytest.mark.parametrize("bad", [b"hello", program(all_reduce(7), groups=[[[0, 1], [2, 9]]])])
+def test_one_program_cannot_be_loaded(bad: Any) -> None:
+    """Its process knows at once; when it closes so do those whose group it is in."""
+
+    def body(runtime: Runtime, device: int) -> list[Status]:
+        built = runtime.nrt_build_global_comm(0, device, 4)
+        groups = program(all_reduce(7), groups=[[[0, 1], [2, 3]]])
+        return [built, load(runtime, device, 4, bad if device == 1 else groups)[0]]
+
+    began = time.monotonic()
+    told = world_of(4, body, deadline_s=20.0)
+    assert told == [[OK, Status.FAILURE], [OK, Status.INVALID], [OK, OK], [OK, OK]]
+    assert time.monotonic() - began < 10.0
+
+
 def test_without_signatures() -> None:
     """With check_sigs off nothing is compared and everybody agrees (D15)."""
     off = {"NEURON_RT_DBG_CC_CHECK_SIGS": "0"}
