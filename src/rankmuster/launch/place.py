@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import functools
 import socket
-import weakref
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import accumulate
-from typing import NamedTuple
 
 from rankmuster.address import Reach, join_address, reach_of, split_address
 from rankmuster.finding import Finding, finding
 from rankmuster.launch import variables
 from rankmuster.launch.base import NO_OPTIONS, BrokenLaunch, Launcher, LaunchOptions, Place, number
+from rankmuster.launch.held import Held, Job, held_for
 from rankmuster.launch.names import (
     DEVICES,
     EPOCH,
@@ -50,47 +49,6 @@ from rankmuster.transport.interfaces import address_towards
 MUSTERS_EACH = 1 << 16  # of one attempt
 
 
-@dataclass(slots=True)
-class Held:
-    """What this process keeps for its second and third muster in one job."""
-
-    secret: bytes = b""
-    next_epoch: int = 0
-    root: str = ""
-    key: KeyFile | None = None
-    fresh: socket.socket | None = None
-    """The root's door, opened before a muster took it."""
-    door: Callable[[], socket.socket | None] = lambda: None
-    """That of the last muster, as long as it is open."""
-
-    def take_epoch(self) -> int:
-        """The number of the next muster."""
-        self.next_epoch += 1
-        return self.next_epoch - 1
-
-    def open(self, interface: str) -> socket.socket:
-        """The root's listening socket for one muster, which closes it.
-
-        A muster inside another has the same address, so it shares the other's.
-        """
-        open_one = self.door()
-        if self.fresh is None and open_one is not None and open_one.fileno() >= 0:
-            return open_one.dup()
-        taken, self.fresh = self.fresh, None
-        taken = taken or open_door(*split_address(self.root), interface)
-        self.door = weakref.ref(taken)
-        return taken
-
-
-class Job(NamedTuple):
-    """What finds a `Held` again."""
-
-    launcher: str
-    name: bytes
-    process: int
-    root: str = ""
-
-
 def launched(
     launcher: type[Launcher] | None,
     environ: Mapping[str, str],
@@ -111,7 +69,7 @@ def launched(
     devices, size = _devices(process, processes, environ, options, findings)
     job = _job(launcher, environ, options)
     root = options.root or (launcher.root(environ) if launcher else "")
-    held = _held(Job(launcher.name if launcher else "", job, process, root))
+    held = held_for(Job(launcher.name if launcher else "", job, process, root))
     if held.root == "":
         _prepare(held, launcher, environ, options, deadline, root=root, leads=0 in devices)
     return Place(
@@ -128,7 +86,7 @@ def launched(
         interface=options.interface,
         findings=tuple(replace(found, ranks=devices) for found in findings),
         notes=_notes(launcher, environ, options, held.root) if 0 in devices else (),
-        at_plan=held.key.remove if held.key else None,
+        at_plan=held.key.remove if held.key and 0 in devices else None,
     )
 
 
@@ -268,13 +226,6 @@ def _job(
     names = [environ.get(name, "") for name in launcher.JOB] if launcher else []
     text = "\0".join([launcher.name if launcher else "", options.root, *names])
     return blake2b(text.encode(), digest_size=16, person=b"job").digest()
-
-
-@functools.cache
-def _held(job: Job) -> Held:
-    """What is kept for *job*; empty at first."""
-    del job
-    return Held()
 
 
 def _prepare(
