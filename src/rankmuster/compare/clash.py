@@ -61,7 +61,9 @@ class Clash:
         """
         weighed = self.votes.weigh(list(zip(self.sides, self.sets, strict=True)))
         return [
-            voters if step or self.found.field != "op" else voters & side.runners
+            voters & side.runners
+            if step is None and self.found.field == "op" and len(voters) > len(side.devices)
+            else voters
             for side, step, voters in zip(self.sides, self.both, weighed, strict=True)
         ]
 
