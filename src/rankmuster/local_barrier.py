@@ -17,7 +17,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from hashlib import blake2b
 from pathlib import Path
@@ -36,6 +36,7 @@ from rankmuster.ranks import fold
 from rankmuster.transport.base import Deadline
 
 FRAME = struct.Struct("<BI")  # word, device
+MARGIN_SHARE, MARGIN_MAX_S = 0.05, 0.5  # of the deadline, for each of three
 PAUSE_S = 0.01  # between attempts to reach a parent that does not listen yet
 
 Member: TypeAlias = tuple[int, str, int]
@@ -126,11 +127,12 @@ class LocalBarrier:
         if self._failure:
             raise self._failure.with_traceback(None)  # each raise would add to it
         try:
-            self._await(lambda: self._below - self._came, deadline)
+            first = self.plan.parent is None
+            self._await(lambda: self._below - self._came, _before(deadline, 2 if first else 3))
             parent = self.plan.parent
             if parent is not None:
                 self._say(parent, Word.HERE, self.plan.me)
-                self._await(lambda: {parent} - self._came, deadline)
+                self._await(lambda: {parent} - self._came, _before(deadline, bool(self._below)))
         except MusterError as error:
             self._failure = error
             raise
@@ -347,6 +349,12 @@ def runtime_folder() -> Path:
     if not private or found.st_uid != os.getuid():
         raise OutOfResources(f"{folder} is not a private folder of this user", fix="remove it")
     return folder
+
+
+def _before(deadline: Deadline, margins: int) -> Deadline:
+    """So much earlier: whoever others wait for gives up first, and they hear who is missing."""
+    margin = min(MARGIN_SHARE * deadline.whole_s, MARGIN_MAX_S)
+    return replace(deadline, at=deadline.at - margins * margin)
 
 
 def _lost(device: int) -> PeerLost:

@@ -101,6 +101,25 @@ def test_a_late_member_is_named() -> None:
     assert all(each.startswith("DeadlineExceeded: device 3 did not come") for each in told[:3])
 
 
+@pytest.mark.parametrize("late", range(4))
+def test_all_wait_alike_and_name_the_late_one(late: int) -> None:
+    """Nobody takes for late who itself waited: those that others report to give up first."""
+    barrier_name = name()
+
+    def member(me: int) -> str:
+        with open_barrier(barrier_name, FOUR, me, Deadline.after(5.0)) as barrier:
+            if me == late:
+                time.sleep(2.2)
+                return "came too late"
+            with pytest.raises(DeadlineExceeded) as caught:
+                barrier.wait(Deadline.after(2.0))
+            time.sleep(0.2)
+            return str(caught.value)
+
+    told = in_threads([lambda me=me: member(me) for me in range(4)])
+    assert all(f"device {late} did not come" in each for me, each in enumerate(told) if me != late)
+
+
 def test_nobody_ever_comes() -> None:
     """Opening ends by its deadline, on either side."""
     for me in (0, 3):

@@ -233,7 +233,8 @@ def _carry_out(
 def _refusal(record: ReplicaGroupRecord, refused: GroupRefused) -> MusterError:
     cause = refused.__cause__
     if isinstance(cause, KEPT):
-        return type(cause)(f"group {record.group_id}: {cause.what}", fix=cause.fix or ALIKE)
+        fix = ALIKE if isinstance(cause, RemoteProtocolError) else cause.fix
+        return type(cause)(f"group {record.group_id}: {cause.what}", fix=fix)
     return NotAgreed(
         messages.MISMATCH(record.group_id, refused.what),
         fix=f"compare the programs with 'rankmuster check'; {ALIKE}",
