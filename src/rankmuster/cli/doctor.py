@@ -14,7 +14,8 @@ from rankmuster.address import BadAddress, split_address
 from rankmuster.cli.output import Output, use_color
 from rankmuster.cli.programs import COUNT
 from rankmuster.doctor.checkup import Checkup, State
-from rankmuster.doctor.expected import Expected, expect, measure, store
+from rankmuster.doctor.costs import measure
+from rankmuster.doctor.expected import Expected, expect, store
 from rankmuster.doctor.machine import (
     check_backlog,
     check_clock,

@@ -108,9 +108,11 @@ class Muster:
 
     def say_expected(self, place: Place, report: Report) -> None:
         """Our times beside those that `rankmuster doctor` once foretold for such a world."""
+        if not place.is_root:
+            return
         from rankmuster.doctor.expected import beside, recall
 
-        if place.is_root and (expected := recall(place.processes, os.environ)):
+        if expected := recall(place.processes, os.environ):
             self.say(beside(report.timings, expected))
 
     def path_of(self, process: int) -> str:
