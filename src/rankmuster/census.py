@@ -204,7 +204,12 @@ class Census:
         return (*found, *self._servers())
 
     def _too_late(self) -> list[Card]:
-        """The cards after which groups have no time; the root's alone, if it was late itself."""
+        """The cards after which groups have no time; the root's alone, if it was late itself.
+
+        None where somebody did not come at all: then no card would have been in time.
+        """
+        if not self.complete:
+            return []
         late = {
             handle: card
             for handle, card in self.cards.items()

@@ -250,6 +250,8 @@ class Root:
         if self._is_plain():
             self._plan(now, go_on=True)
             return
+        if now >= self.census.answer_by:
+            return  # no time is left in which anybody could answer
         classes = {card.content: handle for handle, card in cards.items() if card.content}
         wanted = [handle for content, handle in classes.items() if content not in self._programs]
         for handle in wanted:

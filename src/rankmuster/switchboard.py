@@ -139,6 +139,8 @@ class Switchboard:
             world = World(size=place.world_size, source="launcher")
             answer_by = self.deadline.at - margin_s(self.deadline.whole_s)
             self.root = Root(Census(world, VERSION, answer_by=answer_by), self.deadline.now())
+            self.root.knock(OWN, *place.identity)
+            self.root.census.join(OWN)
             listener = place.open_door() if place.open_door else place.listener
             if listener is not None:
                 self.endpoint.adopt(listener)

@@ -164,15 +164,18 @@ def test_a_root_that_still_reads_answers_all_the_same():
     assert max(each.took_s for each in living) < 2.0
 
 
-def test_a_process_that_reads_for_ever_ends_with_the_others():
-    """No answer waits for a file: at the deadline it is left unread."""
+@pytest.mark.parametrize("number", [0, 7])
+def test_a_process_that_reads_for_ever_ends_with_the_others(number):
+    """No answer waits for a file, the root's own neither: at the deadline it is left unread."""
 
     def never() -> Program:
         time.sleep(60)
         return step()
 
-    outcomes, _ = muster_world([step] * 7 + [never], deadline_s=1.0)
-    assert {(each.verdict, *each.findings) for each in outcomes} == {("undecided", ("RM603", "7"))}
+    reads = [never if n == number else step for n in range(8)]
+    outcomes, _ = muster_world(reads, deadline_s=1.0)
+    named = ("RM603", str(number))
+    assert {(each.verdict, *each.findings) for each in outcomes} == {("undecided", named)}
     assert max(each.took_s for each in outcomes) < 1.5
 
 

@@ -137,6 +137,16 @@ def test_reading_and_never_having_come_are_different_answers():
     assert root.plan.absent == (2, 3)
 
 
+def test_who_came_is_not_to_blame_for_who_did_not():
+    """At the deadline nobody is asked for a program any more, or called late for a card."""
+    came = (card(1), card(3, program(16), remaining_s=2.0, whole_s=3.0))
+    root = root_with(*came, now=0.5)
+    root.knock(OWN, 0, 0, 1)
+    root.look(1.8)
+    assert codes(root) == [("RM601", (2,)), ("RM603", (0,))]
+    assert not [each for each in root.outgoing() if isinstance(each.message, Ask)]
+
+
 def test_the_first_cards_time_decides_when_the_answer_is_due():
     """The answer leaves a margin before anybody's deadline."""
     root = root_with(card(0), card(1, remaining_s=20.0))
