@@ -18,36 +18,25 @@ _CHUNK = 1 << 18  # large against the cost of a call; it stays in a core's cache
 _BEFORE = b" \t\r\n=]})"  # what an opcode may follow
 
 
-def scan(text: Text, opcodes: Iterable[bytes]) -> tuple[list[int], Lines]:
-    """Where "(" stands behind one of *opcodes*, or nearly so, and the lines of column zero."""
+def scan(
+    text: Text, opcodes: Iterable[bytes], marks: Sequence[bytes]
+) -> tuple[list[int], list[int], Lines]:
+    """Where "(" stands behind one of *opcodes*; where one of *marks* ends; lines of column zero."""
     import numpy as np
 
     view = np.frombuffer(text, np.uint8)
-    follows = _Follows(text, [bytes((b,)) + name for name in opcodes for b in _BEFORE])
-    brackets: list[int] = []
-    starts, ends, lasts = array("q"), array("q"), bytearray()
-    opening = 0
-    for low, chunk, mask in _chunks(view):
-        np.equal(chunk, ord("\n"), out=mask)
-        breaks = mask.nonzero()[0]
-        last = view[low - 1 :].take(breaks)
-        opening += int(np.count_nonzero(last == ord("{")))
-        whole = len(breaks) - (low + len(chunk) == len(view) and bool(mask[-1]))
-        first = view[low + 1 :].take(breaks[:whole])
-        # Neither blank, whatever lies below it being one, nor digit.
-        at = ((first > ord(" ")) & ((first < ord("0")) | (first > ord("9")))).nonzero()[0]
-        starts.frombytes((breaks[at] + (low + 1)).tobytes())
-        inside = at[: np.searchsorted(at, len(breaks) - 1)] + 1
-        ends.frombytes((breaks[inside] + low).tobytes())
-        lasts += last[inside].tobytes()
-        if len(ends) < len(starts):  # the last one goes on in the next chunk
-            end = text.find(b"\n", starts[-1])
-            ends.append(end if end >= 0 else len(text))
-            lasts.append(view[ends[-1] - 1])
-        np.equal(chunk, ord("("), out=mask)
-        brackets += (follows(mask.nonzero()[0], low) + low).tolist()
-    firsts = view[np.frombuffer(starts, np.int64)].tobytes() if starts else b""
-    return brackets, Lines(starts, ends, firsts, bytes(lasts), opening)
+    brackets = _Words(text, [bytes((b,)) + name for name in opcodes for b in _BEFORE])
+    marked = _Words(text, [mark[:-1] for mark in marks])
+    lines = _LineCollector(text, view)
+    for low, chunk, mask, other in _chunks(view):
+        lines.add(low, _places(np.equal(chunk, ord("\n"), out=mask)))
+        # Most brackets stand in names of ops, as op_name="jit(step)/jvp()"; no opcode has a "j".
+        np.not_equal(view[low - 3 :][: len(chunk)], ord("j"), out=other)
+        np.logical_and(other, np.equal(chunk, ord("("), out=mask), out=mask)
+        brackets.add(_places(mask), low)
+        for ending in {mark[-2:] for mark in marks}:
+            marked.add(_pairs(view, low, ending, mask, other), low)
+    return brackets.found(), [place + 1 for place in marked.found()], lines.found()
 
 
 def behind(text: Text, needles: Sequence[bytes]) -> list[int]:
@@ -55,31 +44,85 @@ def behind(text: Text, needles: Sequence[bytes]) -> list[int]:
     import numpy as np
 
     view = np.frombuffer(text, np.uint8)
-    follows = _Follows(text, [needle[:-1] for needle in needles])
-    found: list[int] = []
-    hits = np.empty(_CHUNK, bool)
-    for low, chunk, mask in _chunks(view):
-        for one, two in sorted({needle[-2:] for needle in needles}):
-            hit = np.equal(view[low - 1 :][: len(chunk)], one, out=hits[: len(chunk)])
-            hit &= np.equal(chunk, two, out=mask)
-            found += (follows(hit.nonzero()[0], low) + (low + 1)).tolist()
-    return sorted(found)
+    words = _Words(text, [needle[:-1] for needle in needles])
+    for low, _, mask, other in _chunks(view):
+        for ending in {needle[-2:] for needle in needles}:
+            words.add(_pairs(view, low, ending, mask, other), low)
+    return [place + 1 for place in words.found()]
 
 
-def _chunks(view: Any) -> Iterator[tuple[int, Any, Any]]:
-    """Where each chunk starts, its bytes, and a mask for it; fresh masks would cost more."""
+def _chunks(view: Any) -> Iterator[tuple[int, Any, Any, Any]]:
+    """Where each chunk starts, its bytes, and two masks for it; fresh masks would cost more."""
     import numpy as np
 
-    mask = np.empty(_CHUNK, bool)
+    masks = np.empty((2, _CHUNK), bool)
     for low in range(_MARGIN, len(view), _CHUNK):
         chunk = view[low : low + _CHUNK]
-        yield low, chunk, mask[: len(chunk)]
+        yield low, chunk, *masks[:, : len(chunk)]
 
 
-class _Follows:
-    """Which positions stand behind one of some words, of four bytes or more.
+def _pairs(view: Any, low: int, pair: bytes, mask: Any, other: Any) -> Any:
+    """Where the second byte of *pair* stands behind the first, counted from *low*."""
+    import numpy as np
 
-    Looks at the two bytes before, then at the two before those, then at all eight.
+    np.equal(view[low - 1 :][: len(mask)], pair[0], out=other)
+    np.logical_and(other, np.equal(view[low:][: len(mask)], pair[1], out=mask), out=mask)
+    return _places(mask)
+
+
+def _places(mask: Any) -> Any:
+    """Where *mask* is true. Few places are, so eight are looked at as one number first."""
+    import numpy as np
+
+    if len(mask) % 8:
+        return mask.nonzero()[0]
+    eights = mask.view(np.uint64)
+    words = (eights != 0).nonzero()[0]
+    at = eights[words].view(bool).nonzero()[0]
+    return (words[at >> 3] << 3) + (at & 7)
+
+
+class _LineCollector:
+    """Collects the lines that begin with neither blank nor digit, line break by line break."""
+
+    def __init__(self, text: Text, view: Any) -> None:
+        self._text, self._view = text, view
+        self._starts, self._ends, self._lasts = array("q"), array("q"), bytearray()
+        self._opening = 0
+
+    def add(self, low: int, breaks: Any) -> None:
+        """Take in all *breaks*, counted from *low*, of one chunk."""
+        import numpy as np
+
+        view = self._view
+        last = view[low - 1 :].take(breaks)
+        self._opening += int(np.count_nonzero(last == ord("{")))
+        whole = breaks[:-1] if len(breaks) and low + breaks[-1] + 1 == len(view) else breaks
+        first = view[low + 1 :].take(whole)
+        # Neither blank, whatever lies below it being one, nor digit.
+        at = ((first > ord(" ")) & ((first < ord("0")) | (first > ord("9")))).nonzero()[0]
+        self._starts.frombytes((breaks[at] + (low + 1)).tobytes())
+        inside = at[: np.searchsorted(at, len(breaks) - 1)] + 1
+        self._ends.frombytes((breaks[inside] + low).tobytes())
+        self._lasts += last[inside].tobytes()
+        if len(self._ends) < len(self._starts):  # the last one goes on in the next chunk
+            end = self._text.find(b"\n", self._starts[-1])
+            self._ends.append(end if end >= 0 else len(view))
+            self._lasts.append(view[self._ends[-1] - 1])
+
+    def found(self) -> Lines:
+        """All of them."""
+        import numpy as np
+
+        firsts = self._view[np.array(self._starts, np.int64)].tobytes()
+        return Lines(self._starts, self._ends, firsts, bytes(self._lasts), self._opening)
+
+
+class _Words:
+    """Collects the positions behind one of some words, of four bytes or more.
+
+    Looks at the two bytes before, then at the two before those, and in the end at the eight before
+    the last two: more would not tell more opcodes apart.
     """
 
     def __init__(self, text: Text, words: Iterable[bytes]) -> None:
@@ -90,11 +133,12 @@ class _Follows:
         self._twos = np.ndarray((size - 1,), "<u2", buffer=text, strides=(1,))
         self._eights = np.ndarray((size - 7,), "<u8", buffer=text, strides=(1,))
         self._last, self._last_but_two = np.zeros((2, 1 << 16), bool)
+        self._places = array("q")
         masks: dict[int, set[int]] = {}
         for word in words:
             self._last[int.from_bytes(word[-2:], "little")] = True
             self._last_but_two[int.from_bytes(word[-4:-2], "little")] = True
-            last = word[-8:]
+            last = word[-10:-2]
             mask = int.from_bytes((b"\xff" * len(last)).rjust(8, b"\0"), "little")
             masks.setdefault(mask, set()).add(int.from_bytes(last.rjust(8, b"\0"), "little"))
         self._wanted = [
@@ -102,15 +146,20 @@ class _Follows:
             for mask, lasts in masks.items()
         ]
 
-    def __call__(self, places: Any, low: int) -> Any:
-        """Those of *places*, counted from *low*, that stand behind a word."""
-        import numpy as np
-
+    def add(self, places: Any, low: int) -> None:
+        """Take in those of *places*, counted from *low*, that may stand behind a word."""
         places = places[self._last[self._twos[low - 2 :][places]]]
         places = places[self._last_but_two[self._twos[low - 4 :][places]]]
-        before = self._eights[low - 8 :][places]
+        self._places.frombytes((places + low).tobytes())
+
+    def found(self) -> list[int]:
+        """Those that do."""
+        import numpy as np
+
+        places = np.array(self._places, np.int64)
+        before = self._eights[places - 10]
         hits = np.zeros(len(before), bool)
         for mask, lasts in self._wanted:
             last = before & mask
             hits |= lasts[np.searchsorted(lasts, last)] == last
-        return places[hits]
+        return sorted(places[hits].tolist())

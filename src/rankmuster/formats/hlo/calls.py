@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from rankmuster.formats.hlo.cones import callees
-from rankmuster.formats.hlo.instruction import METADATA, USUAL, Instruction, instruction_at
+import msgspec
+
+from rankmuster.errors import InvalidProgram
+from rankmuster.formats.hlo.cones import CALLED, callees
+from rankmuster.formats.hlo.instruction import Instruction, instruction_at
 from rankmuster.formats.hlo.module import Module
-from rankmuster.formats.hlo.scanner import malformed, shown
+from rankmuster.formats.hlo.printed import Cutter
+from rankmuster.formats.hlo.scanner import attributes, malformed, shown
 from rankmuster.formats.hlo.sites import CALLS, OPCODES, behind
 
 _MAX_NESTING = 64
@@ -20,12 +23,9 @@ _IN_ORDER = (b"condition", b"body", b"true_computation", b"false_computation")
 _TRIPS = re.compile(rb'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d{1,18})"?')
 # %while.5 = (s32[], f32[4]) while(%tuple.1), condition=%cond.3, body=%body.2, metadata={...}
 # relu.3 = f32[4,16]{1,0} call(dot.1), to_apply=relu.1
-_NAME = rb'%?([^\s%=(){}\[\],"]++)'
-_FLAT = rb'[^{}"\n]++|"[^"\\\n]*+"'
-_USUAL = re.compile(
-    USUAL + rb", (?:condition=" + _NAME + rb", body=" + _NAME + rb"|to_apply=" + _NAME + rb")"
-    rb"(?:, metadata=" + METADATA + rb")?+"
-    rb"(?:, backend_config=(\{(?:" + _FLAT + rb"|\{(?:" + _FLAT + rb")*+\})*+\}))?+(?=\n(?!\s*+,))"
+_NAME = rb'%?([^\s%=(){}\[\],"/]++)'
+_CALLEES = re.compile(
+    rb", (?:condition=" + _NAME + rb", body=" + _NAME + rb"|to_apply=" + _NAME + rb")(?=[,\s]|\Z)"
 )
 # calls=%fused_computation.7   called_computations={%a, %b}
 _NAMES = re.compile(rb"\{?\s*%?[^\s,{}()]+(?:\s*,\s*%[^\s,{}()]+)*")
@@ -47,8 +47,7 @@ class CallText(NamedTuple):
     trips: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, kw_only=True):
     """A call, with its callees by their places in the module instead of their names."""
 
     start: int
@@ -58,26 +57,46 @@ class Call:
     trips: int | None = None
 
 
-def call_at(
-    module: Module, site: int, opcode: bytes, caller: int, low: int
-) -> tuple[CallText | None, int]:
-    """The call whose *opcode* stands at *site* in the body of *caller*, and where to go on.
+class CallReader:
+    """Reads calls of one module."""
 
-    None where the site stands inside another instruction or a comment. *low* and where to go on
-    are those of `instruction_at`.
-    """
-    text, high = module.text, module.ends[caller]
-    line = text.rfind(b"\n", low, site) + 1 or low
-    match = _USUAL.match(text, line, high)
-    if match is not None and match.start(3) == site:
-        condition, body, callee, config = match.groups()[4:]
-        if (opcode == b"while") == (callee is None):
-            names = (callee,) if callee else (condition, body)
-            return CallText(match.start(1), opcode, caller, names, _trips(config)), match.end()
-    found, after = instruction_at(text, site, low, high)
-    if found is None or found.site != site:
-        return None, after
-    return _read_call(found, caller), after
+    def __init__(self, module: Module, cut: Cutter) -> None:
+        self._module, self._cut = module, cut
+        self._rest: dict[bytes, tuple[int | None] | None] = {}
+
+    def read(self, site: int, opcode: bytes, caller: int, low: int) -> tuple[CallText | None, int]:
+        """The call whose *opcode* stands at *site* in the body of *caller*, and where to go on.
+
+        None where the site stands inside another instruction or a comment. *low* and where to go
+        on are those of `instruction_at`.
+        """
+        text, high = self._module.text, self._module.ends[caller]
+        found = self._cut(site, opcode, low, high)
+        names = _CALLEES.match(found[5]) if found else None
+        if found and names:
+            condition, body, callee = names.groups()
+            rest = found[5][names.end() :]
+            if rest not in self._rest:
+                self._rest[rest] = _known_rest(rest)
+            trips = self._rest[rest]
+            if trips and (opcode == b"while") == (callee is None):
+                called = (callee,) if callee else (condition, body)
+                return CallText(found[0], opcode, caller, called, trips[0]), found[1]
+        instruction, after = instruction_at(text, site, low, high)
+        if instruction is None or instruction.site != site:
+            return None, after
+        return _read_call(instruction, caller), after
+
+
+def _known_rest(text: bytes) -> tuple[int | None] | None:
+    """The trip count that the attributes behind the callees give; None if they are not plain."""
+    try:
+        found, stop = attributes(text, 0, len(text))
+    except InvalidProgram:
+        return None  # read again, to say where
+    if stop != len(text) or b"//" in text or not CALLED.isdisjoint(found):
+        return None
+    return (_trips(found.get(b"backend_config")),)
 
 
 def _read_call(instruction: Instruction, caller: int) -> CallText:

@@ -9,8 +9,9 @@ import msgspec
 
 from rankmuster.errors import InvalidProgram
 from rankmuster.formats.hlo.groups import GroupList, parse_groups, parse_pairs
-from rankmuster.formats.hlo.instruction import METADATA, USUAL, instruction_at
+from rankmuster.formats.hlo.instruction import METADATA, instruction_at
 from rankmuster.formats.hlo.modes import HAS_FLAG, Mode, Pairs, mode_of
+from rankmuster.formats.hlo.printed import Cutter
 from rankmuster.formats.hlo.scanner import Text, attributes, malformed, shown
 from rankmuster.formats.hlo.shapes import Shape, parse_shape
 from rankmuster.program import ON_PAIRS, POINT_TO_POINT, OpKind
@@ -30,10 +31,7 @@ KINDS = {
 _FRONTEND_PAIRS = re.compile(
     rb'_xla_send_recv_source_target_pairs=\s*"?\s*(\{(?:[\d\s,-]|\{[\d\s,-]*+\})*+\})'
 )
-_USUAL = re.compile(USUAL + rb"(?:, channel_id=(\d{1,18}+))?+")
-_LONGEST_LINE = 1 << 18  # twenty thousand ids written out; a longer line is walked
-_GOES_ON = re.compile(rb"\s*+,")  # with its next attribute
-_SHORT_LINE = 1 << 11
+_CHANNEL_ID = re.compile(rb", channel_id=[1-9]\d{0,17}+(?!\d)")
 _TO_APPLY = b", to_apply="
 _METADATA_STARTS = b", metadata={"
 _METADATA = re.compile(rb", metadata=(" + METADATA + rb")")
@@ -104,88 +102,72 @@ _Words = tuple[bytes, bytes, int, bool, bytes, bytes]
 class CollectiveReader:
     """Reads collectives of one text."""
 
-    def __init__(self, text: Text) -> None:
-        self._text = text
-        self._usual_forms: dict[_Words, tuple[Form | None, bytes]] = {}
+    def __init__(self, text: Text, cut: Cutter) -> None:
+        self._text, self._cut = text, cut
+        self._metadata: dict[bytes, tuple[bytes, bytes]] = {}
         self._forms: dict[_Words, Form | None] = {}
         self._groups: dict[bytes, GroupList] = {}
         self._pairs: dict[bytes, Pairs] = {}
 
-    def read(self, site: int, place: int, low: int, high: int) -> tuple[Collective | None, int]:
+    def read(
+        self, site: int, opcode: bytes, place: int, low: int, high: int
+    ) -> tuple[Collective | None, int]:
         """The collective whose opcode stands at *site* in text[low:high], and where to go on.
 
         None where the site stands inside another instruction or a comment, and for a transfer to
         the host. *low* and where to go on are those of `instruction_at`. Raises InvalidProgram
         for attributes that are missing or cannot be read.
         """
-        usual = self._usual(site, place, low, high)
+        usual = self._usual(site, opcode, place, low, high)
         return (usual, usual.end) if usual else self._general(site, place, low, high)
 
-    def _usual(self, site: int, place: int, low: int, high: int) -> Collective | None:
-        # One line as XLA prints it. Whatever is not exactly that is left to the general way.
-        text = self._text
-        line = text.rfind(b"\n", low, site) + 1 or low
-        match = _USUAL.match(text, line, high)
-        if match is None or match.start(3) != site:
+    def _usual(
+        self, site: int, opcode: bytes, place: int, low: int, high: int
+    ) -> Collective | None:
+        found = self._cut(site, opcode, low, high)
+        if found is None:
             return None
-        name, shape, opcode, operands, channel = match.groups()
-        stop = match.end()
-        # Short lines are copied: a map is searched much more slowly than bytes are.
-        tail = text[stop : min(high, stop + _SHORT_LINE)]
-        end = tail.find(b"\n")
-        if end < 0 or end > _SHORT_LINE - 80:
-            tail = text[stop : min(high, stop + _LONGEST_LINE)]
-            end = tail.find(b"\n")
-            if end < 0:
-                return None
-        if _GOES_ON.match(tail, end):
-            return None
-        metadata, rest = b"", b""
-        found = tail.find(_METADATA_STARTS, 0, end)
-        if found >= 0:
-            span = _METADATA.match(tail, found, end)
-            if span is None:
-                return None
-            metadata, rest = span[1], tail[span.end() : end]
-        before = tail[: found if found >= 0 else end]
+        start, end, name, shape, operands, tail = found
+        channel = _CHANNEL_ID.match(tail)
+        from_here = channel.end() if channel else 0
+        stop = tail.find(_METADATA_STARTS, from_here)
+        stop = len(tail) if stop < 0 else stop
+        metadata = tail[stop:]
+        own = self._metadata.get(metadata)
+        if own is None:
+            own = self._metadata[metadata] = _own(metadata)
+        # JAX gives each op a reduction of its own, so that its name is no part of the form.
+        before, to_apply = _without_reduction(tail[from_here:stop])
         count = operands.count(b",") + 1 if operands else 0
-        words = (opcode, shape, count, channel is not None, before, rest)
-        known = self._usual_forms.get(words)
-        if known is None:
-            known = self._usual_forms[words] = self._usual_form(words, channel)
-        form, to_apply = known
+        words = (opcode, shape, count, channel is not None, before, own[1])
+        if words not in self._forms:
+            self._forms[words] = self._usual_form(words, channel[0] if channel else b"")
+        form = self._forms[words]
         if form is None:
             return None
         return Collective(
-            start=match.start(1),
-            end=stop + end,
+            start=start,
+            end=end,
             place=place,
             name=name,
             operands=operands,
-            metadata=metadata,
-            to_apply=to_apply,
+            metadata=own[0],
+            to_apply=to_apply or form.attributes.get(b"to_apply", b"").lstrip(b"%"),
             form=form,
         )
 
-    def _usual_form(self, words: _Words, channel: bytes | None) -> tuple[Form | None, bytes]:
-        """The form that *words* make and the name of its reduction; None: the general way."""
+    def _usual_form(self, words: _Words, channel: bytes) -> Form | None:
+        """The form that *words* make; None where it takes the general way to tell."""
         opcode, shape, count, _, before, rest = words
         if b"//" in before + rest or b"metadata=" in before + rest:
-            return None, b""
-        # JAX gives each op a reduction of its own, so that its name is no part of the form.
-        before, to_apply = _without_reduction(before)
-        key = (opcode, shape, count, channel is not None, before, rest)
-        if key not in self._forms:
-            text = (b", channel_id=" + channel if channel else b"") + before + rest
-            try:
-                found, stop = attributes(text, 0, len(text))
-                whole = stop == len(text.rstrip())
-                self._forms[key] = self._form(opcode, shape, found, count) if whole else None
-            except InvalidProgram:
-                self._forms[key] = None  # the general way says where
-        form = self._forms[key]
-        given = form.attributes.get(b"to_apply", b"").lstrip(b"%") if form else b""
-        return form, to_apply or given
+            return None
+        text = channel + before + rest
+        try:
+            found, stop = attributes(text, 0, len(text))
+            whole = stop == len(text.rstrip())
+            return self._form(opcode, shape, found, count) if whole else None
+        except InvalidProgram:
+            return None  # the general way says where
 
     def _general(self, site: int, place: int, low: int, high: int) -> tuple[Collective | None, int]:
         found, after = instruction_at(self._text, site, low, high)
@@ -262,6 +244,12 @@ class CollectiveReader:
         if key not in self._pairs:
             self._pairs[key] = parse_pairs(key)
         return self._pairs[key]
+
+
+def _own(tail: bytes) -> tuple[bytes, bytes]:
+    """The metadata that begins *tail*, and the attributes behind it."""
+    span = _METADATA.match(tail)
+    return (span[1], tail[span.end() :]) if span else (b"", tail)
 
 
 def _without_reduction(rest: bytes) -> tuple[bytes, bytes]:

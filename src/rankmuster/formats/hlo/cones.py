@@ -16,7 +16,7 @@ _IGNORED = frozenset(
         *(b"origin", b"control-predecessors", b"operand_layout_constraints", b"statistics"),
     )
 )
-_CALLED = frozenset(
+CALLED = frozenset(
     (
         *(b"to_apply", b"calls", b"body", b"condition", b"branch_computations"),
         *(b"true_computation", b"false_computation", b"called_computations", b"select"),
@@ -33,7 +33,7 @@ def callees(instruction: Instruction) -> list[bytes]:
     return [
         name
         for key, value in instruction.attributes.items()
-        if key in _CALLED
+        if key in CALLED
         for name in _CALLEE.findall(value)
     ]
 
@@ -73,7 +73,7 @@ class Cones:
     def _local(self, instruction: Instruction, depth: int) -> bytes:
         parts = [instruction.opcode, _LAYOUT.sub(b"", instruction.shape_text)]
         for key, value in sorted(instruction.attributes.items()):
-            if key in _CALLED:
+            if key in CALLED:
                 called = [self.computation(name, depth + 1) for name in _CALLEE.findall(value)]
                 parts.append(key + b"=" + b",".join(called))
             elif key not in _IGNORED:

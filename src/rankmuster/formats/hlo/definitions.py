@@ -16,7 +16,7 @@ from rankmuster.formats.hlo.module import Computation
 from rankmuster.formats.hlo.scanner import Text
 from rankmuster.formats.hlo.shapes import Array, Shape, Tuple, parse_shape
 
-_NEAR = 1 << 14
+_NEAR = 1 << 11, 1 << 14
 _MAX_SEARCHES = 32  # of one computation, before an index of its names pays
 _MAX_CHAIN = 16
 _FOLLOWS_OPERAND = frozenset((b"copy", b"bitcast", b"negate", b"add", b"multiply", b"subtract"))
@@ -77,9 +77,12 @@ class Definitions:
         return self._found[key]
 
     def _position(self, computation: Computation, name: bytes, use: int) -> int | None:
-        start = max(computation.start, use - _NEAR)
-        near = _last_definition(self._text[start:use], name, 0, use - start)
-        return self._far(computation, name) if near is None else start + near
+        for near in _NEAR:
+            start = max(computation.start, use - near)
+            found = _last_definition(self._text[start:use], name, 0, use - start)
+            if found is not None:
+                return start + found
+        return self._far(computation, name)
 
     def _far(self, computation: Computation, name: bytes) -> int | None:
         self._searches[computation.name] += 1

@@ -23,14 +23,6 @@ _START = re.compile(rb"\s*+(ROOT\s++)?+" + NAME + rb"\s++=\s*+")
 _OPCODE = re.compile(rb"\s*+([A-Za-z][\w-]*+)\s*+\(")
 _FLAT_OPERANDS = re.compile(rb'\(([^(){}"/\[]*+)\)')
 _SHAPE_BEFORE = re.compile(rb"[^\s,()\[\]]++\[[^\]]*+\](?:[ \t]*+\{[^{}]*+\})?+")
-# Name, shape, opcode and operands of an instruction as XLA prints it: on one line, with tuples of
-# tuples at most.
-USUAL = (
-    rb'[ \t]*+(?:ROOT[ \t]++)?+%?([^\s%=(){}\[\],"/]++) = '
-    rb'(\((?:[^()"\n]++|\((?:[^()"\n]++|\([^()"\n]*+\))*+\))*+\)'  # ((f32[2]{0:T(8)}), u32[])
-    rb'|[^\s"(]++(?:\([^()\s"]*+\)[^\s"(]*+)*+) '  # f32[8,4]{1,0:T(8,128)(2,1)}
-    rb'([a-z-]++)\(([^(){}"/\[\n]*+)\)'
-)
 METADATA = rb'\{(?:[^{}"\n]++|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+")*+\}'
 _MAX_LINES = 64  # of one instruction, before its opcode
 _NOT_IN_A_SHAPE = frozenset(b'("/= ')

@@ -9,8 +9,8 @@ from itertools import chain
 
 from rankmuster.formats.hlo.calls import (
     Call,
+    CallReader,
     CallText,
-    call_at,
     callees_first,
     holding_calls,
     refuse_unknown,
@@ -26,8 +26,9 @@ from rankmuster.formats.hlo.ops import OpBuilder
 from rankmuster.formats.hlo.order import issue_order, quick_order
 from rankmuster.formats.hlo.pairs_of_sends import Done, check_consumers, check_done, check_schedule
 from rankmuster.formats.hlo.predicates import Predicates
+from rankmuster.formats.hlo.printed import Cutter
 from rankmuster.formats.hlo.scanner import Text, malformed
-from rankmuster.formats.hlo.sites import CALLERS, DONES, OF_COLLECTIVES, behind, scan, worth_arrays
+from rankmuster.formats.hlo.sites import CALLERS, DONES, scan, worth_arrays
 from rankmuster.program import POINT_TO_POINT, Branch, Loop, Node, Program
 
 MAX_PLACES = 1 << 22  # ops after calls are written out
@@ -49,7 +50,7 @@ class Reader:
         self._text = text
         self._stated = replicas, partitions, world
         found = scan(text)
-        self._sites = found.sites
+        self._sites, self._marks = found.sites, found.marks
         self._module = parse_module(text, found.lines, arrays=worth_arrays(text))
         self._graphs = Graphs(self._module)
         self._notes = Notes()
@@ -89,7 +90,8 @@ class Reader:
 
     def _read_sites(self) -> None:
         starts, ends = self._module.starts, self._module.ends
-        reader = CollectiveReader(self._text)
+        cut = Cutter(self._text)
+        reader, caller = CollectiveReader(self._text, cut), CallReader(self._module, cut)
         calls: list[CallText] = []
         place, low, high = -1, 0, 0
         for position, opcode in self._sites:
@@ -101,11 +103,11 @@ class Reader:
             if opcode in DONES:
                 self._dones.append(Done(place, position, opcode))
             elif opcode in CALLERS:
-                call, low = call_at(self._module, position, opcode, place, low)
+                call, low = caller.read(position, opcode, place, low)
                 if call is not None:
                     calls.append(call)
             else:
-                collective, low = reader.read(position, place, low, high)
+                collective, low = reader.read(position, opcode, place, low, high)
                 if collective is not None:
                     self._collectives[place].append(collective)
         names = [c.to_apply for found in self._collectives.values() for c in found]
@@ -116,7 +118,7 @@ class Reader:
         """An attribute that only collectives have stands on no opcode known here: say so."""
         collectives = [c for found in self._collectives.values() for c in found]
         at = low = 0
-        for position in behind(self._text, OF_COLLECTIVES):
+        for position in self._marks:
             while at < len(collectives) and collectives[at].end < position:
                 at += 1
             covered = at < len(collectives) and collectives[at].start < position

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+
+import msgspec
 
 from rankmuster.errors import InvalidProgram
 from rankmuster.formats.hlo.scanner import MAX_DEPTH, closing, shown, skip_space
@@ -15,8 +16,7 @@ from rankmuster.program import DTYPES
 _ARRAY = re.compile(rb"([a-z][a-z0-9]*+)\[([\d,<=?\s]*+)\](?:[ \t]*+\{[^{}]*+\})?")
 
 
-@dataclass(frozen=True, slots=True)
-class Array:
+class Array(msgspec.Struct, frozen=True, gc=False):
     """One array: element type as HLO names it, and its dimensions."""
 
     dtype: str
@@ -36,8 +36,7 @@ class Array:
         return f"{self.dtype}[{','.join(map(str, self.dims))}]"
 
 
-@dataclass(frozen=True, slots=True)
-class Tuple:
+class Tuple(msgspec.Struct, frozen=True):
     """A tuple of shapes."""
 
     parts: tuple[Shape, ...]

@@ -68,9 +68,13 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What one pass over the bytes finds: (position, opcode) of each site, ascending; the lines."""
+    """What one pass over the bytes finds: (position, opcode) of each site, ascending; the lines.
+
+    `marks` are the positions behind `OF_COLLECTIVES`, ascending.
+    """
 
     sites: list[tuple[int, bytes]]
+    marks: list[int]
     lines: Lines
 
 
@@ -82,10 +86,15 @@ def scan(text: Text) -> Scan:
 def behind(text: Text, needles: Sequence[bytes]) -> list[int]:
     """Where each of *needles* ends in *text*, ascending."""
     if not worth_arrays(text):
-        return sorted(p + len(n) for n in needles for p in find_all(text, n))
+        return behind_by_search(text, needles)
     from rankmuster.formats.hlo import arrays
 
     return arrays.behind(text, needles)
+
+
+def behind_by_search(text: Text, needles: Sequence[bytes]) -> list[int]:
+    """`behind` by searching once for each needle."""
+    return sorted(p + len(n) for n in needles for p in find_all(text, n))
 
 
 def worth_arrays(text: Text) -> bool:
@@ -117,15 +126,15 @@ def scan_by_search(text: Text) -> Scan:
         lasts=bytes([text[end - 1] for end in ends]),
         opening=sum(1 for _ in _LINE_OPENS.finditer(text)),
     )
-    return Scan(_opcodes(text, sorted(brackets)), lines)
+    return Scan(_opcodes(text, sorted(brackets)), behind_by_search(text, OF_COLLECTIVES), lines)
 
 
 def scan_by_arrays(text: Text) -> Scan:
     """`scan` with numpy, in memory that does not grow with *text*."""
     from rankmuster.formats.hlo import arrays
 
-    brackets, lines = arrays.scan(text, OPCODES)
-    return Scan(_opcodes(text, brackets), lines)
+    brackets, marks, lines = arrays.scan(text, OPCODES, OF_COLLECTIVES)
+    return Scan(_opcodes(text, brackets), marks, lines)
 
 
 def _opcodes(text: Text, brackets: Iterable[int]) -> list[tuple[int, bytes]]:
@@ -133,7 +142,9 @@ def _opcodes(text: Text, brackets: Iterable[int]) -> list[tuple[int, bytes]]:
     for bracket in brackets:
         before = text[max(0, bracket - _LONGEST) : bracket]
         word = before[before.rfind(b" ") + 1 :]
-        opcode = OPCODES.get(word) or OPCODES.get(_last_word(before))
+        opcode = OPCODES.get(word)
+        if opcode is None and not word.isalpha():  # a whole word, as "broadcast", is another op
+            opcode = OPCODES.get(_last_word(before))
         if opcode:
             found.append((bracket - len(opcode), opcode))
     return found
