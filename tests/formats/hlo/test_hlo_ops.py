@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hlo_modules import ADD, all_reduce, codes, module, only_op, program
+from hlo_modules import ADD, all_reduce, codes, kinds, module, only_op, program
 
 from rankmuster.errors import InvalidProgram
 from rankmuster.formats.hlo import read
@@ -274,3 +274,23 @@ def test_the_in_place_form_may_name_each_end_twice() -> None:
     twice, thrice = (program(start, line.format(more)) for more in ("", ",{0,3}"))
     assert only_op(twice).elements == (24,)
     assert (codes(twice), codes(thrice)) == ([], ["RM201"])
+
+
+@pytest.mark.parametrize("rest", ["", ', frontend_attributes={x="true"}', ", metadata={op_name=c}"])
+def test_a_call_may_say_more_than_its_callee(rest: str) -> None:
+    """Attributes behind the callee change nothing, in whatever form they stand."""
+    held = ADD + f"held {{\n  p = f32[64] parameter(0)\n  {all_reduce('{{0,1}}')}\n}}\n"
+    plain = program("c = f32[64] call(p), to_apply=held", before=held)
+    assert kinds(plain) == ["all_reduce"]
+    assert program(f"c = f32[64] call(p), to_apply=held{rest}", before=held) == plain
+    split = f"c = f32[64] call(p), to_apply=held{rest}\n    , sharding={{replicated}}"
+    assert program(split, before=held) == plain
+
+
+def test_a_channel_of_zero_is_no_other_channel() -> None:
+    """Collectives that are alike but for a channel of 0 are not taken for each other."""
+    like = (
+        "ar.{0} = f32[64] all-reduce(p), channel_id={0}, replica_groups={{{{0,1}}}}, to_apply=add"
+    )
+    assert codes(program(*(like.format(n) for n in (1, 0, 2)))) == codes(program(like.format(0)))
+    assert "RM108" in codes(program(like.format(0)))

@@ -19,7 +19,8 @@ _SHAPE = re.compile(
     rb'|[^\s"(]++(?:\([^()\s"]*+\)[^\s"(]*+)*+) '  # f32[8,4]{1,0:T(8,128)(2,1)}
 )
 _GOES_ON = re.compile(rb"\s*+,")  # on the next line, with its next attribute
-_REACHES = (1 << 9, 1 << 11, 1 << 18)  # twenty thousand ids written out; a longer line is walked
+# The last is twenty thousand ids written out; a longer line is walked.
+_REACHES = (1 << 9, 1 << 12, 1 << 15, 1 << 18)
 
 Cut: TypeAlias = tuple[int, int, bytes, bytes, bytes, bytes]
 """Where the name starts and the line ends; name, shape, text of operands, attributes."""
@@ -40,13 +41,13 @@ class Cutter:
         for reach in _REACHES:  # lines are copied: a map is searched much more slowly than bytes
             line = text[start : min(high, site + reach)]
             end = line.find(b"\n", at)
-            if 0 <= end < len(line) - 80:  # with the next line's beginning: it may go on there
+            if end >= 0:
                 break
         head = _HEAD.match(line)
         operands = _OPERANDS.match(line, at + len(opcode))
         if end < 0 or head is None or operands is None:
             return None
-        if line[end + 1 : end + 4] != b"  %" and _GOES_ON.match(line, end):
+        if line[end + 1 : end + 4] != b"  %" and _GOES_ON.match(text, start + end, high):
             return None
         written = line[head.end() : at]
         if written not in self._shapes:

@@ -220,7 +220,8 @@ class Reader:
 
     def _check(self, reached: list[int], orders: dict[int, list[Site]], known: Known) -> None:
         """What sends, receives and async pairs get wrong, and what had to be inferred."""
-        names = {place: {c.name for c in found} for place, found in self._collectives.items()}
+        places = {done.place for done in self._dones}
+        names = {place: {c.name for c in self._collectives.get(place, ())} for place in places}
         for done in self._dones:
             check_done(self._module, done, names.get(done.place, ()), self._notes)
         for place in reached:
