@@ -105,6 +105,7 @@ class CollectiveReader:
     def __init__(self, text: Text, cut: Cutter) -> None:
         self._text, self._cut = text, cut
         self._metadata: dict[bytes, tuple[bytes, bytes]] = {}
+        self._usual_forms: dict[_Words, tuple[Form | None, bytes]] = {}
         self._forms: dict[_Words, Form | None] = {}
         self._groups: dict[bytes, GroupList] = {}
         self._pairs: dict[bytes, Pairs] = {}
@@ -136,13 +137,14 @@ class CollectiveReader:
         own = self._metadata.get(metadata)
         if own is None:
             own = self._metadata[metadata] = _own(metadata)
-        # JAX gives each op a reduction of its own, so that its name is no part of the form.
-        before, to_apply = _without_reduction(tail[from_here:stop])
+        before = tail[from_here:stop]
         count = operands.count(b",") + 1 if operands else 0
         words = (opcode, shape, count, channel is not None, before, own[1])
-        if words not in self._forms:
-            self._forms[words] = self._usual_form(words, channel[0] if channel else b"")
-        form = self._forms[words]
+        known = self._usual_forms.get(words)
+        if known is None:
+            known = self._usual_form(words, channel[0] if channel else b"")
+            self._usual_forms[words] = known
+        form, to_apply = known
         if form is None:
             return None
         return Collective(
@@ -152,22 +154,29 @@ class CollectiveReader:
             name=name,
             operands=operands,
             metadata=own[0],
-            to_apply=to_apply or form.attributes.get(b"to_apply", b"").lstrip(b"%"),
+            to_apply=to_apply,
             form=form,
         )
 
-    def _usual_form(self, words: _Words, channel: bytes) -> Form | None:
-        """The form that *words* make; None where it takes the general way to tell."""
-        opcode, shape, count, _, before, rest = words
+    def _usual_form(self, words: _Words, channel: bytes) -> tuple[Form | None, bytes]:
+        """The form that *words* make and the name of its reduction; None: the general way."""
+        opcode, shape, count, has_channel, before, rest = words
         if b"//" in before + rest or b"metadata=" in before + rest:
-            return None
-        text = channel + before + rest
-        try:
-            found, stop = attributes(text, 0, len(text))
-            whole = stop == len(text.rstrip())
-            return self._form(opcode, shape, found, count) if whole else None
-        except InvalidProgram:
-            return None  # the general way says where
+            return None, b""
+        # JAX gives each op a reduction of its own, so that its name is no part of the form.
+        before, to_apply = _without_reduction(before)
+        key = (opcode, shape, count, has_channel, before, rest)
+        if key not in self._forms:
+            text = channel + before + rest
+            try:
+                found, stop = attributes(text, 0, len(text))
+                whole = stop == len(text.rstrip())
+                self._forms[key] = self._form(opcode, shape, found, count) if whole else None
+            except InvalidProgram:
+                self._forms[key] = None  # the general way says where
+        form = self._forms[key]
+        given = form.attributes.get(b"to_apply", b"").lstrip(b"%") if form else b""
+        return form, to_apply or given
 
     def _general(self, site: int, place: int, low: int, high: int) -> tuple[Collective | None, int]:
         found, after = instruction_at(self._text, site, low, high)

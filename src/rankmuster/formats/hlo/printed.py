@@ -20,7 +20,7 @@ _SHAPE = re.compile(
 )
 _GOES_ON = re.compile(rb"\s*+,")  # on the next line, with its next attribute
 # The last is twenty thousand ids written out; a longer line is walked.
-_REACHES = (1 << 9, 1 << 12, 1 << 15, 1 << 18)
+_USUAL_REACH, _REACHES = 1 << 9, (1 << 12, 1 << 15, 1 << 18)
 
 Cut: TypeAlias = tuple[int, int, bytes, bytes, bytes, bytes]
 """Where the name starts and the line ends; name, shape, text of operands, attributes."""
@@ -31,29 +31,38 @@ class Cutter:
 
     def __init__(self, text: Text) -> None:
         self._text = text
-        self._shapes: dict[bytes, bytes | None] = {}
+        self._shapes: dict[bytes, bytes] = {}
 
     def __call__(self, site: int, opcode: bytes, low: int, high: int) -> Cut | None:
         """The line in text[low:high] whose *opcode* stands at *site*; None if spelt otherwise."""
         text = self._text
         start = text.rfind(b"\n", low, site) + 1 or low
         at = site - start
-        for reach in _REACHES:  # lines are copied: a map is searched much more slowly than bytes
-            line = text[start : min(high, site + reach)]
-            end = line.find(b"\n", at)
-            if end >= 0:
-                break
+        # Lines are copied: a map is searched much more slowly than bytes are.
+        line = text[start : site + _USUAL_REACH]
+        end = line.find(b"\n", at)
+        if end < 0:
+            line, end = self._long(start, at)
         head = _HEAD.match(line)
         operands = _OPERANDS.match(line, at + len(opcode))
-        if end < 0 or head is None or operands is None:
+        if head is None or operands is None or not 0 <= end <= high - start:
             return None
         if line[end + 1 : end + 4] != b"  %" and _GOES_ON.match(text, start + end, high):
             return None
         written = line[head.end() : at]
-        if written not in self._shapes:
-            self._shapes[written] = written[:-1] if _SHAPE.fullmatch(written) else None
-        shape = self._shapes[written]
+        shape = self._shapes.get(written)
         if shape is None:
-            return None
+            if _SHAPE.fullmatch(written) is None:
+                return None
+            shape = self._shapes[written] = written[:-1]
         tail = line[operands.end() : end]
         return start + head.start(1), start + end, head[1], shape, operands[1], tail
+
+    def _long(self, start: int, at: int) -> tuple[bytes, int]:
+        line, end = b"", -1
+        for reach in _REACHES:
+            line = self._text[start : start + at + reach]
+            end = line.find(b"\n", at)
+            if end >= 0:
+                break
+        return line, end

@@ -140,7 +140,7 @@ def scan_by_arrays(text: Text) -> Scan:
 def _opcodes(text: Text, brackets: Iterable[int]) -> list[tuple[int, bytes]]:
     found = []
     for bracket in brackets:
-        before = text[max(0, bracket - _LONGEST) : bracket]
+        before = text[bracket - _LONGEST if bracket > _LONGEST else 0 : bracket]
         word = before[before.rfind(b" ") + 1 :]
         opcode = OPCODES.get(word)
         if opcode is None and not word.isalpha():  # a whole word, as "broadcast", is another op
