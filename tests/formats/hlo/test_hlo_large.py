@@ -13,6 +13,7 @@ from rankmuster.formats.hlo.module import SMALL, Module, parse_module
 from rankmuster.formats.hlo.sites import behind, find_all, scan_by_arrays
 
 EIGHT = "channel_id=1, replica_groups=[1,8]<=[8], use_global_device_ids=true"
+AFTER = "ROOT %r = f32[8]{0} negate(%q)"
 HELD = f"""%held.1 (p: f32[8]) -> f32[8] {{
   %p = f32[8]{{0}} parameter(0)
   ROOT %ar = f32[8]{{0}} all-reduce(%p), {EIGHT}, to_apply=%add
@@ -75,8 +76,9 @@ def test_the_quick_order_is_that_of_the_whole_graph(seed: int) -> None:
 )
 def test_collectives_are_found_through_calls_of_a_large_text(call: str) -> None:
     """A computation is found by its name among a thousand that nobody asks for."""
-    found = read(text(f"ROOT %r = f32[8]{{0}} {call}", before=HELD))
-    assert [op.name for op in found.walk()] == ["ar"]
+    for lines in ([f"ROOT %r = f32[8]{{0}} {call}"], [f"%q = f32[8]{{0}} {call}", AFTER]):
+        found = read(text(*lines, before=HELD))
+        assert [op.name for op in found.walk()] == ["ar"]
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ _CALLEES = re.compile(
 # calls=%fused_computation.7   called_computations={%a, %b}
 _NAMES = re.compile(rb"\{?\s*%?[^\s,{}()]+(?:\s*,\s*%[^\s,{}()]+)*")
 _BEGINNING = 12
+_BEGINS = re.compile(rb"%%([^\s,{}()]{1,%d}+)" % _BEGINNING)
 _ONE_NAME = re.compile(rb"[^\s,{}%]+")
 
 
@@ -179,12 +180,8 @@ def _search(module: Module, names: set[bytes]) -> list[Call]:
     beginnings = frozenset(name[:_BEGINNING] for name in names)
     for position in behind(text, CALLS) if names else ():
         # Thousands of fusions, few names: most differ in their first letters already.
-        word = text[position : position + 1 + _BEGINNING]
-        if (
-            word[:1] == b"%"
-            and word[1:] not in beginnings
-            and len(word.split(b",")[0]) > _BEGINNING
-        ):
+        only = _BEGINS.match(text, position)
+        if only is not None and only[1] not in beginnings:
             continue
         match = _NAMES.match(text, position)
         if match is None or names.isdisjoint(_ONE_NAME.findall(match[0])):
