@@ -22,7 +22,7 @@ _BEFORE = b" \t\r\n=]})"  # what an opcode may follow
 def scan(
     text: Text, opcodes: Iterable[bytes], marks: Sequence[bytes]
 ) -> tuple[list[int], list[int], Lines]:
-    """Where "(" stands behind one of *opcodes*, or nearly so; where *marks* end; column zero."""
+    """Where "(" stands behind an opcode, or nearly so; where marks end; lines of column zero."""
     import numpy as np
 
     view = np.frombuffer(text, np.uint8)
