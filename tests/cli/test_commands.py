@@ -8,37 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from command_line import Rankmuster
 
 from rankmuster.cli import output, run
 from rankmuster.cli import root as root_module
 from rankmuster.rules import RULES
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Rankmuster = Callable[..., Ran]
-
-
-@pytest.fixture
-def rankmuster(capsys: pytest.CaptureFixture[str]) -> Rankmuster:
-    def ran(*arguments: object) -> Ran:
-        code = run([str(argument) for argument in arguments])
-        return Ran(code, *capsys.readouterr())
-
-    return ran
 
 
 def program(elements: int = 8, **rest: object) -> str:

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
+from command_line import Ran, Rankmuster
 
 from rankmuster.abi import STRUCTS
-from rankmuster.cli import run
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
 
 Decode = Callable[..., Ran]
 
 
 @pytest.fixture
-def decode(capsys: pytest.CaptureFixture[str]) -> Decode:
-    def ran(*arguments: object) -> Ran:
-        code = run(["decode", *(str(argument) for argument in arguments)])
-        return Ran(code, *capsys.readouterr())
-
-    return ran
+def decode(rankmuster: Rankmuster) -> Decode:
+    return partial(rankmuster, "decode")
 
 
 @pytest.fixture
