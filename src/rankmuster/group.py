@@ -20,15 +20,6 @@ class ReplicaGroups:
     members: tuple[SubGroup, ...]
 
     @cached_property
-    def by_device(self) -> dict[int, SubGroup]:
-        """Each device's sub-group; where a device is repeated, the first that holds it."""
-        table: dict[int, SubGroup] = {}
-        for group in self.members:
-            for device in group:
-                table.setdefault(device, group)
-        return table
-
-    @cached_property
     def unordered(self) -> frozenset[SubGroup]:
         """The set without the order of its sub-groups, for comparing (facts E7)."""
         return frozenset(self.members)
@@ -44,16 +35,6 @@ class SourceTargetPairs:
     def sorted_pairs(self) -> tuple[tuple[int, int], ...]:
         """The edges in the order that is hashed and partitioned (S1 §3 P2)."""
         return tuple(sorted(self.pairs))
-
-    @cached_property
-    def targets(self) -> dict[int, int]:
-        """Source -> target."""
-        return dict(self.pairs)
-
-    @cached_property
-    def sources(self) -> dict[int, int]:
-        """Target -> source."""
-        return {target: source for source, target in self.pairs}
 
 
 @dataclass
