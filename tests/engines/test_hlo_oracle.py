@@ -10,6 +10,7 @@ import faulthandler
 import os
 import random
 import re
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -167,6 +168,7 @@ def parsed(text: str) -> bytes | None:
 
     In a child process, for its parser aborts on some of these.
     """
+    assert "jax" not in sys.modules, "JAX warns at every fork after its import"
     receive, send = os.pipe()
     child = os.fork()
     if child == 0:
