@@ -9,6 +9,7 @@ from hlo_modules import ADD
 
 from rankmuster.errors import InvalidProgram
 from rankmuster.formats.hlo import read
+from rankmuster.formats.hlo.edges import read_edges
 from rankmuster.formats.hlo.module import SMALL, Module, parse_module
 from rankmuster.formats.hlo.sites import behind, find_all, scan_by_arrays
 
@@ -39,21 +40,24 @@ def text(*lines: str, before: str = "", header: str = "") -> bytes:
     return f"{start}ENTRY %main (p: f32[8]) -> f32[8] {{\n{entry}}}\n".encode()
 
 
-def tangle(rng: random.Random) -> list[str]:
+def tangle(rng: random.Random, count: int = 400) -> list[str]:
     """A body of ops, some collective, on whatever stands above, with one ROOT that uses a few."""
     names, lines = ["%p"], []
-    for i in range(40):
-        used = rng.choices(names, k=rng.randint(1, 3))
-        kind = rng.choice(["add", "add", "all-reduce", "collective-permute", "tuple"])
-        rest = f", {EIGHT}, to_apply=%add" if kind == "all-reduce" else ""
-        if kind == "collective-permute":
-            rest = f", channel_id=1, source_target_pairs={{{{0,{rng.randint(1, 7)}}}}}"
+    for i in range(count):
+        used = rng.choices(names[-30:], k=rng.choice((1, 1, 1, 2, 3)))
+        kind = rng.choice(["add", "add", "all-reduce", "collective-permute", "tuple", "reduce"])
+        rest = {
+            "all-reduce": f", {EIGHT}, to_apply=%add",
+            "collective-permute": f", channel_id=1, source_target_pairs={{{{0,{i % 7 + 1}}}}}",
+            "reduce": ", dimensions={0}, to_apply=%add",
+        }.get(kind, "")
         if rng.random() < 0.2:
-            rest += f", control-predecessors={{{rng.choice(names)}}}" if len(names) > 1 else ""
+            rest += f', metadata={{op_name="jit(f)/({rng.choice(names)}, %x.1)"}}'
         shape = f"(f32[8]{{0}}, /*index=1*/f32[{i + 1}])" if kind == "tuple" else f"f32[{i + 1}]"
-        lines.append(f"%x.{i} = {shape} {kind}({', /*index=5*/'.join(used)}){rest}")
-        names.append(f"%x.{i}")
-    root = ", ".join(rng.sample(names, 3 if rng.random() < 0.7 else 30))
+        name = rng.choice(["%x", "%x", "%x", "%x_that_was_given_a_long_name_by_somebody"])
+        lines.append(f"{name}.{i} = {shape} {kind}({', /*index=5*/'.join(used)}){rest}")
+        names.append(f"{name}.{i}")
+    root = ", ".join(rng.sample(names, 3 if rng.random() < 0.5 else 200))
     return [*lines, f"ROOT %r = f32[8]{{0}} custom-call({root})"]
 
 
@@ -63,7 +67,28 @@ def test_the_quick_order_is_that_of_the_whole_graph(seed: int) -> None:
     lines = tangle(random.Random(seed))
     quick, whole = read(text(*lines)), read(text("// whole", *lines))
     assert quick == whole
-    assert len(list(quick.walk())) > 5
+    assert len(list(quick.walk())) > 30
+    assert read_edges("".join(f"  {line}\n" for line in lines).encode()) is not None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "%y = f32[8]{0} add(%p, %p), control-predecessors={%x.1}",
+        "%y = f32[8]{0} add(p, p)",
+        "%y = f32[8]{0} add(f32[8]{0} %p,%p )",
+        "%y=f32[8]{0} add(%p, %p)",
+        "y = f32[8]{0} add(%p, %p)",
+        "%y = f32[8]{0} add(%p,\n  %p)",
+        f"%y{'y' * 256} = f32[8]{{0}} negate(%p)",
+    ],
+)
+def test_another_spelling_is_read_whole(line: str) -> None:
+    """What XLA spells otherwise, or not at all, has no edges by arrays, and the same order."""
+    lines = tangle(random.Random(1))
+    lines = ["%x.1 = f32[8]{0} negate(%p)", line, *lines[2:]]
+    assert read_edges("".join(f"  {line}\n" for line in lines).encode()) is None
+    lines = [line.replace("%x.1,", "%p,").replace("%x.0", "%p").replace("%x.1)", "%p)") for line in lines]
 
 
 @pytest.mark.parametrize(

@@ -9,64 +9,49 @@ no names). Two that tie have equal cones and may change places unseen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rankmuster.formats.hlo.cones import Cones
-from rankmuster.formats.hlo.graph import CONTROL, LEADING_COMMA, LINE, Graph, flat_names
+from rankmuster.formats.hlo.edges import read_edges
+from rankmuster.formats.hlo.graph import Graph
 from rankmuster.formats.hlo.scanner import Text
 
-_LITERAL = (b"parameter", b"constant")
+_WORTH_ARRAYS = 1 << 14  # bytes of a computation
 
 
 def quick_order(text: Text, start: int, end: int, wanted: Sequence[int]) -> list[int] | None:
     """The positions *wanted*, ascending, of instructions in text[start:end] in issuing order.
 
-    Reads one line after the other and keeps only what needs a wanted instruction: nothing else
-    can lead to one. None where that does not tell: then it takes the whole graph.
+    None where that is small, is spelt in another way than XLA's, or holds a wanted one that ROOT
+    does not need: then it takes the whole graph.
     """
-    position = text.rfind(b"\n", start, wanted[0]) + 1 or start
-    body = text[position:end]
-    if b"//" in body or LEADING_COMMA.search(body):
+    if end - start < _WORTH_ARRAYS:
         return None
-    needs: dict[bytes, list[bytes]] = {}
-    found: dict[bytes, int] = {}
-    root = name = b""
-    for line in body.split(b"\n"):
-        position += len(line) + 1
-        match = LINE.fullmatch(line)
-        if match is None:
-            if line and not line.isspace():
-                return None
-            continue
-        is_root, name, _, opcode, operands, rest = match.groups()
-        root = name if is_root else root
-        held: list[bytes] = []
-        if needs and opcode not in _LITERAL:
-            held = [each for each in flat_names(operands) if each in needs]
-            if b"control-predecessors=" in rest and (control := CONTROL.search(rest)):
-                held += [each for each in flat_names(control[1]) if each in needs]
-        if len(found) < len(wanted) and wanted[len(found)] < position:
-            found[name] = wanted[len(found)]
-        elif not held:
-            continue
-        needs[name] = held
-    order = _depth_first(needs, root or name)
-    places = [found[each] for each in order if each in found]
-    return places if len(places) == len(wanted) else None
+    low = text.rfind(b"\n", start, wanted[0]) + 1 or start
+    edges = read_edges(text[low:end])
+    if edges is None:
+        return None
+    numbers = edges.numbers([site - low for site in wanted])
+    if numbers is None:
+        return None
+    sites = dict(zip(numbers, wanted, strict=True))
+    forks, root = edges.forks(numbers)
+    order = [sites[number] for number in _depth_first(forks, root) if number in sites]
+    return order if len(order) == len(wanted) else None
 
 
-def _depth_first(needs: dict[bytes, list[bytes]], root: bytes) -> Iterator[bytes]:
-    """Every instruction that *root* needs, after all that it needs itself."""
-    seen: set[bytes] = set()
-    stack = [(root, False)] if root in needs else []
+def _depth_first(needs: Mapping[int, Sequence[int]], root: int) -> Iterator[int]:
+    """Every number that *root* needs, after all that it needs itself."""
+    seen: set[int] = set()
+    stack = [root] if root in needs else []
     while stack:
-        name, is_open = stack.pop()
-        if is_open:
-            yield name
-        elif name not in seen:
-            seen.add(name)
-            stack.append((name, True))
-            stack += [(need, False) for need in reversed(needs[name])]
+        number = stack.pop()
+        if number < 0:
+            yield ~number
+        elif number not in seen:
+            seen.add(number)
+            stack.append(~number)
+            stack += reversed(needs[number])
 
 
 def issue_order(graph: Graph, wanted: Iterable[int], cones: Cones) -> list[int]:
