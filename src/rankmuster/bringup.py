@@ -100,7 +100,7 @@ class BringUp:
         self.watch = Stopwatch(deadline.now, began := deadline.now(), began)
         self.board = Switchboard(place, deadline, say, endpoint)
         self._address = ""
-        self._was_late = False  # at the end of the groups' time
+        self._was_late: bool | None = None  # at the end of the groups' time, once we looked
 
     def begin(self, phase: str) -> None:
         """Say that *phase* begins."""
@@ -205,8 +205,18 @@ class BringUp:
         seats = range(board.seating.processes)
         board.tell_strangers()
         latest = board.answer_by + margin_s(self.deadline.whole_s) / 2
-        steps = closing(board.seat, len(seats), cause, lambda: self.deadline.now() < latest)
+        steps = closing(
+            board.seat,
+            len(seats),
+            cause,
+            in_time=lambda: self.deadline.now() < latest,
+            held_up=lambda: board.by_root if self._stood_still() else (),
+        )
         board.closing.add(CLOSING_KEY, seats, board.seat, steps)
+        if board.root is not None and not (
+            yield Wait(lambda: board.closing.done, self._groups_end())
+        ):
+            self._was_late = self._stood_still()
         if board.root is not None and not (yield Wait(lambda: board.closing.done, board.answer_by)):
             board.closing.expire(1)
         if not (yield Wait(lambda: board.closing.done, self.deadline.at)):
@@ -237,7 +247,7 @@ class BringUp:
         for device in ours:
             rank = members.index(device)
             board.groups.add(key, members, rank, make(rank))
-        board.drive(self._run_groups(deadline.at))
+        board.drive(self._exchange(deadline.at))
         return {device: board.groups.outcome.pop((key, device)) for device in ours}
 
     def root_report(self) -> Report | None:
@@ -299,9 +309,20 @@ class BringUp:
         """Run what was added to its end."""
         board = self.board
         if not (yield Wait(lambda: board.groups.done and not board.unreached(), until)):
-            self._was_late = self.deadline.now() > until + LATE_S
+            self._was_late = self._stood_still()
             board.groups.expire(0)
         board.turn(0.0)
+
+    def _exchange(self, until: float) -> Waits[None]:
+        """Run what was added, and write what we owe: nobody writes for us until the next call."""
+        yield from self._run_groups(until)
+        yield Wait(self.board.endpoint.idle, until)
+
+    def _stood_still(self) -> bool:
+        """Whether we were not there when the time of groups was over; the first look counts."""
+        if self._was_late is None:
+            return self.deadline.now() > self._groups_end() + LATE_S
+        return self._was_late
 
     def _first_cause(self, members_of: dict[bytes, SubGroup], phase: str) -> Cause | None:
         """The gravest reason among our groups' outcomes to say no, None if there is none."""

@@ -37,7 +37,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     process has no program, and `findings` why. `ledger` is that of its sends and receives.
     `suspect` says that its program alone has something to report, so that it must be looked at.
     `program` is its canonical digest. `remaining_s` of `whole_s` seconds were left when the card
-    was written. `wants` are the devices that it will send to. `instance` and `core_size` are what
+    was written. `wants` are the devices that it may dial. `instance` and `core_size` are what
     the process believes of its server.
     """
 

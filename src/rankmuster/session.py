@@ -27,7 +27,7 @@ from rankmuster.launch.base import NO_OPTIONS, LaunchOptions, Place
 from rankmuster.launch.place import carried
 from rankmuster.pairing import ledger
 from rankmuster.program import Program
-from rankmuster.protocol.edges import destinations
+from rankmuster.protocol.edges import neighbours
 from rankmuster.ranks import fold
 from rankmuster.report import Disagreement, Report
 from rankmuster.resolve import Resolved
@@ -220,7 +220,7 @@ class Held:
     """This process's program, and all that its card says of it.
 
     Of one that could not be read, *problems* say why; the program is then an empty one. *peers* are
-    the devices of other processes to which we shall send.
+    the devices of other processes that we may dial.
     """
 
     program: Program
@@ -276,7 +276,7 @@ def _peers(resolved: Resolved, place: Place) -> frozenset[int]:
     found: set[int] = set()
     for device in place.devices:
         for members in resolved.communicators(device):
-            there = destinations(members.index(device), len(members))
+            there = neighbours(members.index(device), len(members))
             found |= {members[rank] for rank in there}
     return frozenset(found).difference(place.devices)
 

@@ -1,8 +1,9 @@
 """Joins the pure parts of a bring-up to an endpoint and a clock: one loop, one thread.
 
 Messages of the census go to and from the root, frames of groups to and from the process that holds
-their device, frames of the closing round over the census connections. It carries and never decides:
-the root, the groups and the closing round do, and `bringup` says what to wait for.
+their device, frames of the closing round over the census connections. Until go, processes of the
+root's host reach each other by the root: a connection costs far more than a frame. It carries and
+never decides: the root, the groups and the closing round do, and `bringup` says what to wait for.
 """
 
 from __future__ import annotations
@@ -115,6 +116,8 @@ class Switchboard:
         self.answered = False  # from then on everybody leaves when it likes
         self.seat = 0  # our place among the plan's neighbours
         self.seating: Seating | None = None
+        self.by_root: frozenset[int] = frozenset()
+        """The seats on the root's host, if we are there too: by it they reach each other."""
         self.groups: Multiplexer[bytes, Any] = Multiplexer(place.devices, parked_bytes=PARKED_BYTES)
         self.groups_kind = Kind.GROUP
         self.closing: Multiplexer[bytes, Answer] = Multiplexer(())
@@ -131,6 +134,7 @@ class Switchboard:
         self._dialled: dict[int, int] = {}  # seat -> handle to send on
         self._gone: set[int] = set()  # seats of processes that were lost
         self._inbound: dict[int, Identity] = {}  # handles of peers that send to us
+        self._passed_on: dict[int, int] = {}  # at the root: device there -> census handle
 
     def reach_root(self) -> Waits[None]:
         """Show the root that we are here, before we read anything."""
@@ -302,10 +306,18 @@ class Switchboard:
         for key, source, destination, payload in self.groups.outgoing():
             handle = self._way_to(self._seat_of(destination))
             self.endpoint.send(handle, Frame(self.groups_kind, payload, key, source, destination))
+        if self.groups_kind is Kind.CALLER:
+            self._watch_awaited()
         for _, source, destination, payload in self.closing.outgoing():
             handle = self.root.seats[destination] if self.root else self._root_handle
             frame = Frame(Kind.CLOSING, payload, source=source, destination=destination)
             self.endpoint.send(handle, frame)
+
+    def _watch_awaited(self) -> None:
+        """See whom we wait for leave: until go its frames came by the root."""
+        for device in set(self.groups.waiting().values()):
+            if (seat := self._seat_of(device)) in self.by_root:
+                self._way_to(seat)
 
     def _way_to(self, seat: int) -> int:
         """The connection on which we send to a process: the one that it dialled, or a new one.
@@ -313,6 +325,8 @@ class Switchboard:
         It stays the same from the first frame on, for frames of two connections may overtake.
         """
         assert self.plan is not None
+        if self.groups_kind is Kind.GROUP and seat in self.by_root:
+            return self.root.seats[seat] if self.root else self._root_handle
         if seat not in self._dialled:
             theirs = (h for h, who in self._inbound.items() if self._is_at(seat, who))
             if (handle := next(theirs, None)) is not None:
@@ -321,7 +335,10 @@ class Switchboard:
             address = self.plan.addresses.get(seat)
             if address is None:
                 raise InvariantError(f"the card did not say that process {seat} will be dialled")
-            self._dialled[seat] = self.endpoint.dial(address, Role.PEER)
+            # Who has an address has a door: on the root's host, where nothing is in between, it is
+            # gone if nobody listens.
+            patient = seat not in self.by_root
+            self._dialled[seat] = self.endpoint.dial(address, Role.PEER, patient=patient)
         return self._dialled[seat]
 
     def _is_at(self, seat: int, who: Identity) -> bool:
@@ -351,7 +368,9 @@ class Switchboard:
                 self._take_loss(handle, why)
 
     def _take_frame(self, handle: int, frame: Frame) -> None:
-        if frame.kind in BETWEEN_PEERS and self.seating:
+        if frame.destination in self._passed_on and frame.kind is Kind.GROUP:
+            self._pass_on(handle, frame)
+        elif frame.kind in BETWEEN_PEERS and self.seating:
             self.groups.receive(frame.key, frame.source, frame.destination, frame.payload)
         elif frame.kind in BETWEEN_PEERS:
             self._parked_bytes += len(frame.payload)
@@ -370,6 +389,11 @@ class Switchboard:
                 self._turned_away.update(message.kinds)
             elif self.root is not None:
                 self.root.receive(handle, message, self.deadline.now())
+
+    def _pass_on(self, handle: int, frame: Frame) -> None:
+        if self._passed_on.get(frame.source) != handle:
+            raise RemoteProtocolError(f"a frame of device {frame.source} came from another process")
+        self.endpoint.send(self._passed_on[frame.destination], frame)
 
     def _take_loss(self, handle: int, why: str) -> None:
         root, plan = self.root, self.plan
@@ -435,9 +459,24 @@ class Switchboard:
         self.seating = seating
         self.seat = seating.seat_of(min(self.place.devices))
         self.closing = Multiplexer((self.seat,))
+        self._take_neighbours(seating)
         parked, self._parked = self._parked, []
         for event in parked:
             self._take(event)
+
+    def _take_neighbours(self, seating: Seating) -> None:
+        """Learn whom we reach by the root, or as the root whose frames we pass on."""
+        assert self.plan is not None
+        local = unfold(self.plan.local)
+        if 0 not in local or self.place.transport is not None:
+            return
+        self.by_root = frozenset(local)
+        if self.root is not None:
+            self._passed_on = {
+                device: self.root.seats[seat]
+                for seat in self.by_root - {self.seat}
+                for device in seating.devices_of(seat)
+            }
 
     def _hear_deaths(self) -> None:
         assert self.place.deaths is not None

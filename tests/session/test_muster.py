@@ -19,6 +19,8 @@ from rankmuster.formats import json_program
 from rankmuster.launch.local import spawn
 from rankmuster.program import Program
 from rankmuster.switchboard import Switchboard
+from rankmuster.transport.framing import Frame, Kind
+from rankmuster.transport.tcp import TcpEndpoint
 
 PHASES = ("connect", "read", "census", "bootstrap", "barrier", "closing")
 
@@ -182,8 +184,13 @@ def test_a_process_that_reads_for_ever_ends_with_the_others(number):
 def test_an_address_that_cannot_be_reached_is_named(monkeypatch):
     """Who advertises an address where nobody answers is named with it, and nobody else is.
 
-    Process 4 has nothing to say to process 0, which therefore has to dial it.
+    Process 4 has nothing to say to process 0, which therefore has to dial it; were it on the same
+    host, its frames would go by the root.
     """
+
+    def away(place):
+        return replace(place, host="elsewhere") if place.process == 4 else place
+
     listen = Switchboard.listen
 
     def elsewhere(board) -> str:
@@ -191,12 +198,44 @@ def test_an_address_that_cannot_be_reached_is_named(monkeypatch):
         return address.replace("127.0.0.1", "127.0.0.9") if board.place.process == 4 else address
 
     monkeypatch.setattr(Switchboard, "listen", elsewhere)
-    outcomes, report = muster_world([step] * 8, deadline_s=2.0)
+    outcomes, report = muster_world([step] * 8, deadline_s=2.0, change=away)
     assert {(each.verdict, *each.findings) for each in outcomes} == {("agree", ("RM608", "4"))}
     (found,) = report["findings"]
     assert found["severity"] == "error"
     assert "process 4 cannot be reached at 127.0.0.9:" in found["message"]
     assert "Connection refused" in found["message"]
+
+
+def test_a_frame_in_anothers_name_ends_with_its_sender(monkeypatch):
+    """The root passes on what a process sends for its own devices, and nothing else."""
+    take_seats = Switchboard._take_seats
+
+    def forge(board, seating):
+        take_seats(board, seating)
+        if board.place.process == 5:
+            frame = Frame(Kind.GROUP, bytes(17), bytes(16), source=6, destination=3)
+            board.endpoint.send(board._root_handle, frame)
+
+    monkeypatch.setattr(Switchboard, "_take_seats", forge)
+    outcomes, report = muster_world([step] * 8)
+    assert {tuple(each.findings) for each in outcomes[:5]} == {(("RM602", "5"),)}
+    assert "a frame of device 6 came from another process" in report["findings"][0]["message"]
+
+
+def test_processes_of_one_host_need_no_connection_of_their_own(monkeypatch):
+    """Until go all frames between them go by the root: each process dials once."""
+    dial, dialled = TcpEndpoint.dial, []
+
+    def counted(endpoint, *arguments, **options):
+        dialled.append(arguments)
+        return dial(endpoint, *arguments, **options)
+
+    def then(session):
+        assert len(dialled) == (0 if session._up.place.is_root else 1)
+
+    monkeypatch.setattr(TcpEndpoint, "dial", counted)
+    outcomes, _ = muster_world([step] * 8, then=then)
+    assert {(each.verdict, each.code) for each in outcomes} == {("agree", 0)}
 
 
 def test_a_device_claimed_twice_is_named_before_the_deadline(monkeypatch):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankmuster.errors import LocalProtocolError, RemoteProtocolError
-from rankmuster.transport.framing import BOUND, HEADER, Frame, Kind, Opener, Sealer
+from rankmuster.transport.framing import BOUND, HEADER, INNER, Frame, Kind, Opener, Sealer
 
 KEY = bytes(range(32))
 SMALL = Frame(Kind.GROUP, b"seventeen bytes..", b"k" * 16, 3, 7)
@@ -68,3 +68,36 @@ def test_we_do_not_send_what_others_would_refuse():
     """The bound of a kind holds for the sender too."""
     with pytest.raises(LocalProtocolError, match="a GROUP frame of 4097 bytes"):
         Sealer(KEY).seal(Frame(Kind.GROUP, bytes(4097)))
+
+
+@given(st.lists(st.sampled_from([0, 17, 129, 4096, 4097]), max_size=40), st.integers(1, 99))
+def test_frames_that_leave_together_come_back_one_by_one(sizes, step):
+    """Small frames share tags, large ones have their own, and the order stays."""
+    frames = [Frame(Kind.CALLER, bytes(n), b"k" * 16, n, at) for at, n in enumerate(sizes)]
+    stream, opener = Sealer(KEY).seal_all(frames), Opener(KEY)
+    opened = [opener.feed(stream[at : at + step]) for at in range(0, len(stream), step)]
+    assert [frame for chunk in opened for frame in chunk] == frames
+
+
+def test_many_small_frames_share_one_tag():
+    """A thousand verdicts cost a thousand headers and two tags: a batch has a bound too."""
+    verdicts = [SMALL] * 1500
+    stream = Sealer(KEY).seal_all(verdicts)
+    assert len(stream) == 1500 * (INNER.size + len(SMALL.payload)) + 2 * HEADER.size
+    assert Opener(KEY).feed(stream) == verdicts
+
+
+@pytest.mark.parametrize(
+    ("inner", "message"),
+    [
+        (INNER.pack(17, Kind.GROUP, bytes(16), 0, 0)[:-1], "ends inside a frame"),
+        (INNER.pack(1, Kind.GROUP, bytes(16), 0, 0), "ends inside a frame"),
+        (INNER.pack(0, Kind.BATCH, bytes(16), 0, 0), "holds another"),
+        (INNER.pack(4097, Kind.GROUP, bytes(16), 0, 0) + bytes(4097), "over the bound"),
+        (INNER.pack(0, 99, bytes(16), 0, 0), "unknown kind 99"),
+    ],
+)
+def test_a_batch_that_is_not_whole_is_refused(inner, message):
+    """What holds for a frame by itself holds for one among others."""
+    with pytest.raises(RemoteProtocolError, match=message):
+        Opener(KEY).feed(Sealer(KEY).seal(Frame(Kind.BATCH, inner)))

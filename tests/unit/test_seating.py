@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rankmuster.hosts import fold_hosts
 from rankmuster.protocol.bootstrap import hypercube_children, tree_parent
-from rankmuster.protocol.edges import destinations
+from rankmuster.protocol.edges import destinations, neighbours
 from rankmuster.seating import Seating, seating
 
 
@@ -41,6 +41,14 @@ def test_a_rank_dials_nobody_whose_address_it_did_not_ask_for(size, data):
     while distance < size:
         assert (rank + distance) % size in there
         distance <<= 1
+
+
+@given(st.integers(1, 70), st.data())
+def test_who_sends_to_a_rank_is_its_neighbour(size, data):
+    """Whoever has a rank among its destinations is among that rank's neighbours, and back."""
+    rank = data.draw(st.integers(0, size - 1))
+    from_there = {other for other in range(size) if rank in destinations(other, size)}
+    assert neighbours(rank, size) == destinations(rank, size) | from_there
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def root_causes(reports: Mapping[int, Cause]) -> tuple[Cause, ...]:
     Hearsay stays where nothing else is known.
     """
     first_hand = [cause for cause in reports.values() if not cause.hearsay]
-    waited = {who for who, cause in reports.items() if _is_silence_of_another(cause, who)}
+    waited = {who for who, cause in reports.items() if is_silence_of_another(cause, who)}
     passed_on = {who for who, cause in reports.items() if cause.hearsay and cause.process != who}
     named = _without_silence_of(waited | passed_on, first_hand)
     named = named or _without_silence_of(waited, first_hand) or first_hand
@@ -104,6 +104,14 @@ def root_causes(reports: Mapping[int, Cause]) -> tuple[Cause, ...]:
         about = cause.message if cause.process is None else cause.process
         distinct.setdefault((cause.code, about), cause)
     return tuple(distinct.values())
+
+
+def is_silence_of_another(cause: Cause, who: int) -> bool:
+    """Whether *who* only waited for another.
+
+    Who could not reach another was silent to it, and through no fault of its own.
+    """
+    return cause.code in {SILENT, UNREACHABLE} and cause.process not in {None, who}
 
 
 def _with_odd_ones(causes: Sequence[Cause]) -> Sequence[Cause]:
@@ -126,11 +134,6 @@ def _with_odd_ones(causes: Sequence[Cause]) -> Sequence[Cause]:
     ]
     who = {named.process for named in odd}
     return [*odd, *(c for c in causes if who.isdisjoint(s.process for s in c.signed))]
-
-
-def _is_silence_of_another(cause: Cause, who: int) -> bool:
-    # Who could not reach another was silent to it, and through no fault of its own.
-    return cause.code in {SILENT, UNREACHABLE} and cause.process not in {None, who}
 
 
 def _without_silence_of(innocent: set[int], causes: Iterable[Cause]) -> list[Cause]:

@@ -8,13 +8,22 @@ It runs over the star of census connections and knows processes, not devices or 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 
 import msgspec
 
 from rankmuster.errors import DeadlineExceeded, MusterError
-from rankmuster.protocol.causes import LOST, SILENT, Cause, Causes, decode, encode, root_causes
+from rankmuster.protocol.causes import (
+    LOST,
+    SILENT,
+    Cause,
+    Causes,
+    decode,
+    encode,
+    is_silence_of_another,
+    root_causes,
+)
 from rankmuster.protocol.frames import (
     ANSWER_BYTES,
     REPORT_BYTES,
@@ -44,16 +53,26 @@ def always() -> bool:
     return True
 
 
+def nobody() -> Container[int]:
+    """No process."""
+    return ()
+
+
 def closing(
-    process: int, size: int, cause: Cause | None, in_time: Callable[[], bool] = always
+    process: int,
+    size: int,
+    cause: Cause | None,
+    in_time: Callable[[], bool] = always,
+    held_up: Callable[[], Container[int]] = nobody,
 ) -> Steps[Answer]:
     """Report ready (*cause* None) or why not, and return the one answer that everybody gets.
 
     Never raises for what a peer does: a lost or silent root is a no that names it. The root asks
-    *in_time* whether a go would still find the others waiting.
+    *in_time* whether a go would still find the others waiting, and *held_up* whose frames to each
+    other lay with it when their time was over.
     """
     if process == ROOT:
-        return (yield from answer_all(size, cause, in_time))
+        return (yield from answer_all(size, cause, in_time, held_up))
     return (yield from report(process, cause))
 
 
@@ -72,7 +91,10 @@ def report(process: int, cause: Cause | None) -> Steps[Answer]:
 
 
 def answer_all(
-    size: int, cause: Cause | None, in_time: Callable[[], bool] = always
+    size: int,
+    cause: Cause | None,
+    in_time: Callable[[], bool] = always,
+    held_up: Callable[[], Container[int]] = nobody,
 ) -> Steps[Answer]:
     """Hear every process's report, then give all of them the same answer, and return it."""
     reports = {ROOT: cause} if cause else {}
@@ -84,14 +106,30 @@ def answer_all(
         else:
             if told:
                 reports[process] = told.causes[0]
-    if not reports and not in_time():
-        message = f"process {ROOT} stood still until it was too late for an answer"
-        reports[ROOT] = Cause(message=message, code=SILENT, phase="closing", process=ROOT)
+    if excused := _silent_through_us(reports, held_up()):
+        reports = {who: told for who, told in reports.items() if who not in excused}
+        reports[ROOT] = _stood_still("the time of groups was over")
+    elif not reports and not in_time():
+        reports[ROOT] = _stood_still("it was too late for an answer")
     answer = pack_closing(encode(root_causes(reports), ANSWER_BYTES) if reports else b"")
     for process in range(1, size):
         with suppress(*PeerTrouble):
             yield Send(process, answer, ROOT_GRACE)
     return _answer(_read(answer))  # as the others read it, cut where theirs is
+
+
+def _silent_through_us(reports: Mapping[int, Cause], held_up: Container[int]) -> set[int]:
+    """Who blames another for a silence that was the root's."""
+    return {
+        who
+        for who, cause in reports.items()
+        if is_silence_of_another(cause, who) and who in held_up and cause.process in held_up
+    }
+
+
+def _stood_still(until: str) -> Cause:
+    message = f"process {ROOT} stood still until {until}"
+    return Cause(message=message, code=SILENT, phase="closing", process=ROOT)
 
 
 def blame(process: int, trouble: MusterError, when: str, phase: str = "closing") -> Cause:

@@ -2,13 +2,15 @@
 
 Knows no socket. A frame is a header, then the payload; the tag is keyed BLAKE2b over the frame's
 position in the stream and everything else in it, so a frame that is altered, repeated, dropped or
-moved to another group ends the connection.
+moved to another group ends the connection. Small frames that leave together share one tag: they are
+the payload of a frame of their own kind.
 """
 
 from __future__ import annotations
 
 import hmac
 import struct
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from hashlib import blake2b
 from typing import NamedTuple
@@ -17,7 +19,8 @@ from rankmuster.errors import LocalProtocolError, RemoteProtocolError
 
 TAG_BYTES = 16
 HEADER = struct.Struct("<16sIB16sII")  # tag, payload bytes, kind, group key, source, destination
-assert HEADER.size == 45
+INNER = struct.Struct("<IB16sII")  # the same without a tag: a frame among others
+assert HEADER.size == TAG_BYTES + INNER.size == 45
 COUNTER = struct.Struct("<Q")
 NO_GROUP = bytes(16)
 
@@ -34,6 +37,7 @@ class Kind(IntEnum):
     GROUP = 7  # between peers: a frame of the bootstrap or the barrier
     CALLER = 8  # between peers: a frame of the caller's own barriers and gathers
     STRANGERS = 9  # to the root: whom we turned away at our own door
+    BATCH = 10  # several small frames under one tag
 
 
 MIB = 1 << 20
@@ -47,6 +51,7 @@ BOUND = {
     Kind.GROUP: 4096,
     Kind.CALLER: 16 * MIB,
     Kind.STRANGERS: 4096,
+    Kind.BATCH: 1 << 16,
 }
 """The most that a payload of each kind may hold."""
 
@@ -71,14 +76,48 @@ class Sealer:
     def seal(self, frame: Frame) -> bytes:
         """The bytes of *frame*. Raises `LocalProtocolError` above the bound of its kind."""
         kind, payload, key, source, destination = frame
-        if len(payload) > BOUND[kind]:
-            raise LocalProtocolError(
-                f"a {kind.name} frame of {len(payload)} bytes is over the bound of {BOUND[kind]}"
-            )
-        unsealed = HEADER.pack(b"", len(payload), kind, key, source, destination)[TAG_BYTES:]
+        check_size(frame)
+        unsealed = INNER.pack(len(payload), kind, key, source, destination)
         tag = _tag(self._key, self._count, unsealed, payload)
         self._count += 1
         return tag + unsealed + payload
+
+    def seal_all(self, frames: Iterable[Frame]) -> bytes:
+        """The bytes of *frames*, under as few tags as they have room in batches."""
+        return b"".join(map(self.seal, _batched(frames)))
+
+
+def check_size(frame: Frame) -> None:
+    """Raise `LocalProtocolError` for a payload above the bound of its kind."""
+    kind, payload = frame.kind, frame.payload
+    if len(payload) > BOUND[kind]:
+        raise LocalProtocolError(
+            f"a {kind.name} frame of {len(payload)} bytes is over the bound of {BOUND[kind]}"
+        )
+
+
+def _batched(frames: Iterable[Frame]) -> Iterator[Frame]:
+    """The same frames, as many as go into a batch as one."""
+    run: list[Frame] = []
+    size = 0
+    for frame in frames:
+        more = INNER.size + len(frame.payload)
+        if run and size + more > BOUND[Kind.BATCH]:
+            yield _together(run)
+            run, size = [], 0
+        run.append(frame)
+        size += more
+    if run:
+        yield _together(run)
+
+
+def _together(run: list[Frame]) -> Frame:
+    if len(run) == 1:
+        return run[0]
+    parts: list[bytes] = []
+    for kind, payload, key, source, destination in run:
+        parts += INNER.pack(len(payload), kind, key, source, destination), payload
+    return Frame(Kind.BATCH, b"".join(parts))
 
 
 class Opener:
@@ -97,7 +136,7 @@ class Opener:
         """
         buffer = self._buffer
         buffer += chunk
-        frames = []
+        frames: list[Frame] = []
         at = 0
         while len(buffer) - at >= HEADER.size:
             tag, size, kind, key, source, destination = HEADER.unpack_from(buffer, at)
@@ -110,10 +149,28 @@ class Opener:
             if not hmac.compare_digest(tag, mine):
                 raise RemoteProtocolError(f"frame {self._count} carries a wrong tag")
             self._count += 1
-            frames.append(Frame(Kind(kind), payload, key, source, destination))
+            if kind == Kind.BATCH:
+                frames += _apart(payload)
+            else:
+                frames.append(Frame(Kind(kind), payload, key, source, destination))
             at = end
         del buffer[:at]
         return frames
+
+
+def _apart(batch: bytes) -> Iterator[Frame]:
+    """The frames of a batch. Raises `RemoteProtocolError` where they are not whole."""
+    at = 0
+    while at < len(batch):
+        start = at + INNER.size
+        if start > len(batch):
+            raise RemoteProtocolError("a batch ends inside a frame")
+        size, kind, key, source, destination = INNER.unpack_from(batch, at)
+        _refuse_oversize(kind, size)
+        at = start + size
+        if at > len(batch) or kind == Kind.BATCH:
+            raise RemoteProtocolError("a batch ends inside a frame, or holds another")
+        yield Frame(Kind(kind), batch[start:at], key, source, destination)
 
 
 def _refuse_oversize(kind: int, size: int) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from rankmuster.errors import LocalProtocolError
 from rankmuster.transport.base import Event, Joined, Knocked, Received, Role
-from rankmuster.transport.framing import Frame, Opener, Sealer
+from rankmuster.transport.framing import Frame, Opener, Sealer, check_size
 from rankmuster.transport.handshake import Exchange, Proven, Refused, Turn, Why
 from rankmuster.transport.names import Names
 
@@ -42,7 +42,8 @@ class Link:
     _turn: Turn = NOTHING
     _inbox: bytearray = field(default_factory=bytearray)
     _outbox: bytearray = field(default_factory=bytearray)
-    _queued: list[Frame] = field(default_factory=list)  # until there is a key to seal them with
+    _queued: list[Frame] = field(default_factory=list)  # until they are written, all at once
+    _queued_bytes: int = 0
     _sealer: Sealer | None = None
     _opener: Opener | None = None
 
@@ -106,18 +107,21 @@ class Link:
         return self._shake()
 
     def send(self, frame: Frame) -> None:
-        """Seal *frame* for writing, or keep it until the handshake is over."""
-        if self._sealer is None:
-            self._queued.append(frame)
-            return
-        self._outbox += self._sealer.seal(frame)
-        if len(self._outbox) > QUEUE_BYTES:
+        """Keep *frame* until what is queued is written, or the handshake is over."""
+        check_size(frame)
+        self._queued.append(frame)
+        self._queued_bytes += len(frame.payload)
+        if self._queued_bytes + len(self._outbox) > QUEUE_BYTES:
             raise LocalProtocolError(f"over {QUEUE_BYTES} bytes wait to be written to one process")
 
     def flush(self) -> bool:
         """Write what the socket takes now; return whether something is left."""
         if self.sock is None:
             return False
+        if self._sealer is not None and self._queued:
+            self._outbox += self._sealer.seal_all(self._queued)
+            self._queued.clear()
+            self._queued_bytes = 0
         try:
             while self._outbox:
                 sent = self.sock.send(self._outbox)
@@ -161,7 +165,4 @@ class Link:
     def _prove(self, proven: Proven) -> Joined:
         self._exchange = None
         self._sealer, self._opener = Sealer(proven.send_key), Opener(proven.receive_key)
-        queued, self._queued = self._queued, []
-        for frame in queued:
-            self.send(frame)
         return Joined(self.handle, proven.identity, proven.role)
