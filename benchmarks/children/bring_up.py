@@ -61,9 +61,16 @@ def ours(size: int, held: Any, figure: Callable[[Any], float | None] = lambda _:
 
 
 def touch() -> None:
-    """Write to every page of objects that a fork shares, as a process of its own would have."""
+    """Write to every page of objects that a fork shares, as a process of its own would have.
+
+    Where the launcher had frozen them they are frozen again: else the first collection here would
+    walk through all of them, and be measured.
+    """
+    frozen = gc.get_freeze_count() > 0
     gc.unfreeze()
     gc.get_objects()
+    if frozen:
+        gc.freeze()
 
 
 def everybody(size: int) -> Any:
