@@ -28,23 +28,13 @@ def scan(
     view = np.frombuffer(text, np.uint8)
     brackets = _Words(text, [bytes((b,)) + name for name in opcodes for b in _BEFORE])
     marked = _Words(text, [mark[:-1] for mark in marks])
-    starts, openings = array("q"), array("q")
+    lines = _LineCollector(text, view)
     for low, chunk, mask, other in _chunks(view):
-        brackets.add(np.equal(chunk, ord("("), out=mask).nonzero()[0], low)
+        lines.add(low, _places(np.equal(chunk, ord("\n"), out=mask)))
+        brackets.add(_places(np.equal(chunk, ord("("), out=mask)), low)
         for ending in {mark[-2:] for mark in marks}:
             marked.add(_pairs(view, low, ending, mask, other), low)
-        np.equal(chunk, ord("\n"), out=mask)
-        np.equal(view[low - 1 :][: len(mask)], ord("{"), out=other)
-        _keep(openings, _places(np.logical_and(mask, other, out=other)), low)
-        # Any but the blank: a look at each hit tells the rest.
-        np.not_equal(view[low + 1 :][: len(mask)], ord(" "), out=other)
-        _keep(starts, _places(np.logical_and(mask, other, out=other)), low + 1)
-    lines = np.array(starts, np.int64)
-    first = view[lines]
-    is_zero = (first > ord(" ")) & ((first < ord("0")) | (first > ord("9")))
-    starts = array("q", lines[is_zero].tobytes())
-    found = Lines(starts, first[is_zero].tobytes(), openings)
-    return brackets.found(), [place + 1 for place in marked.found()], found
+    return brackets.found(), [place + 1 for place in marked.found()], lines.found()
 
 
 def behind(text: Text, needles: Sequence[bytes]) -> list[int]:
@@ -60,16 +50,12 @@ def behind(text: Text, needles: Sequence[bytes]) -> list[int]:
 
 
 def _chunks(view: Any) -> Iterator[tuple[int, Any, Any, Any]]:
-    """Where each chunk starts, its bytes, and two masks for it; fresh masks would cost more.
-
-    The last byte of *view* is in none, so that each byte of a chunk has a next one.
-    """
+    """Where each chunk starts, its bytes, and two masks for it; fresh masks would cost more."""
     import numpy as np
 
     masks = np.empty((2, _CHUNK), bool)
-    last = len(view) - 1
-    for low in range(_MARGIN, last, _CHUNK):
-        chunk = view[low : min(low + _CHUNK, last)]
+    for low in range(_MARGIN, len(view), _CHUNK):
+        chunk = view[low : low + _CHUNK]
         yield low, chunk, *masks[:, : len(chunk)]
 
 
@@ -83,7 +69,7 @@ def _pairs(view: Any, low: int, pair: bytes, mask: Any, other: Any) -> Any:
 
 
 def _places(mask: Any) -> Any:
-    """Where *mask* is true. Very few places are, so eight are looked at as one number first."""
+    """Where *mask* is true. Few places are, so eight are looked at as one number first."""
     import numpy as np
 
     if len(mask) % 8:
@@ -94,8 +80,40 @@ def _places(mask: Any) -> Any:
     return (words[at >> 3] << 3) + (at & 7)
 
 
-def _keep(found: array[int], places: Any, low: int) -> None:
-    found.frombytes((places + low).tobytes())
+class _LineCollector:
+    """Collects the lines that begin with neither blank nor digit, line break by line break."""
+
+    def __init__(self, text: Text, view: Any) -> None:
+        self._text, self._view = text, view
+        self._starts, self._ends, self._lasts = array("q"), array("q"), bytearray()
+        self._opening = 0
+
+    def add(self, low: int, breaks: Any) -> None:
+        """Take in all *breaks*, counted from *low*, of one chunk."""
+        import numpy as np
+
+        view = self._view
+        last = view[low - 1 :].take(breaks)
+        self._opening += int(np.count_nonzero(last == ord("{")))
+        whole = breaks[:-1] if len(breaks) and low + breaks[-1] + 1 == len(view) else breaks
+        first = view[low + 1 :].take(whole)
+        # Neither blank, whatever lies below it being one, nor digit.
+        at = ((first > ord(" ")) & ((first < ord("0")) | (first > ord("9")))).nonzero()[0]
+        self._starts.frombytes((breaks[at] + (low + 1)).tobytes())
+        inside = at[: np.searchsorted(at, len(breaks) - 1)] + 1
+        self._ends.frombytes((breaks[inside] + low).tobytes())
+        self._lasts += last[inside].tobytes()
+        if len(self._ends) < len(self._starts):  # the last one goes on in the next chunk
+            end = self._text.find(b"\n", self._starts[-1])
+            self._ends.append(end if end >= 0 else len(view))
+            self._lasts.append(view[self._ends[-1] - 1])
+
+    def found(self) -> Lines:
+        """All of them."""
+        import numpy as np
+
+        firsts = self._view[np.array(self._starts, np.int64)].tobytes()
+        return Lines(self._starts, self._ends, firsts, bytes(self._lasts), self._opening)
 
 
 class _Words:

@@ -1,4 +1,4 @@
-"""Which instruction of a large computation uses which, by arrays, for text as XLA prints it.
+"""Which instruction of a computation uses which, by arrays, for text as XLA prints it.
 
   %add.3 = f32[8]{0} add(%psum.1, %mul.2), metadata={op_name="jit(step)/add"}
   ROOT %tuple.9 = (f32[8]{0}) tuple(%add.3)
@@ -13,23 +13,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_ROOT = b"  ROOT %"
+_USUAL, _ROOT = b"  %", b"  ROOT %"
 _WIDTHS = 32, 64, 256  # bytes of a name that are compared; nearly all are shorter than the first
 _MIX = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """The uses between instructions, numbered in text order.
+    """The uses between instructions of some computations, numbered in text order.
 
     `starts` are where their names stand, `used[offsets[i]:offsets[i + 1]]` what number i uses, in
-    the order of its operands, all as arrays; `root` is the number of ROOT.
+    the order of its operands, and `roots` the numbers of the ROOTs; all as arrays.
     """
 
     starts: Any
     offsets: Any
     used: Any
-    root: int
+    roots: Any
 
     def numbers(self, starts: Sequence[int]) -> list[int] | None:
         """The numbers of the instructions at *starts*, None where there is none at one of them."""
@@ -40,12 +40,12 @@ class Edges:
         numbers: list[int] = found.tolist()
         return numbers if np.array_equal(there, starts) else None
 
-    def forks(self, wanted: Sequence[int]) -> tuple[dict[int, list[int]], int]:
+    def forks(self, wanted: Sequence[int]) -> tuple[dict[int, list[int]], list[int]]:
         """The graph that is left of the uses that lead to *wanted*, and where it begins.
 
         An instruction from which all ways lead first to one and the same fork or wanted one is
         left out, and that one is put in its place: in any depth-first order *wanted* come as in
-        the whole graph. The beginning, in the place of ROOT, is -1 where ROOT leads to none.
+        the whole graph. There is one beginning for each ROOT, -1 where it leads to none.
         """
         import numpy as np
 
@@ -68,23 +68,24 @@ class Edges:
                 leads_to[number] = number
             elif leads:
                 leads_to[number] = leads[0]
-        return forks, leads_to.get(int(onward[self.root]), -1)
+        return forks, [leads_to.get(each, -1) for each in onward[self.roots].tolist()]
 
 
-def read_edges(body: bytes) -> Edges | None:
-    """The edges between the instructions of *body*, whole lines; None for any other spelling.
+def read_edges(bodies: Sequence[bytes]) -> Edges | None:
+    """The edges between the instructions of each of *bodies*; None for any other spelling.
 
-    Names that no line of *body* defines are left out.
+    Positions are those in all bodies joined. Each ends with the end of a line, and names that none
+    of its lines defines are left out.
     """
     import numpy as np
 
-    if b"//" in body:
+    body = b"".join([*bodies, bytes(_WIDTHS[-1] + len(_ROOT))])
+    text = np.frombuffer(body, np.uint8)
+    ends = np.cumsum([len(each) for each in bodies])
+    defined = _definitions(text, ends)
+    if defined is None or not _has_usual_comments(text):
         return None
-    text = np.frombuffer(body + bytes(_WIDTHS[-1] + len(_ROOT)), np.uint8)
-    defined = _definitions(body, text)
-    if defined is None:
-        return None
-    starts, root = defined
+    starts, roots = defined
     found = _operands(body, text, starts)
     if found is None:
         return None
@@ -97,44 +98,50 @@ def read_edges(body: bytes) -> Edges | None:
         return None
     if not _follows(text, names[1], b" = ").all() or not _is_list(text, operands, used[1], users):
         return None
-    return _joined(starts + 1, root, users, names[0], used[0])
+    joined = _joined(np.searchsorted(ends, starts, "right"), users, names[0], used[0])
+    return Edges(starts + 1, *joined, roots) if joined else None
 
 
-def _definitions(body: bytes, text: Any) -> tuple[Any, int] | None:
-    """Where the "%" of each definition stands, and which of them is ROOT."""
+def _definitions(text: Any, ends: Any) -> tuple[Any, Any] | None:
+    """Where the "%" of each definition stands; which definition is the ROOT of each body."""
     import numpy as np
 
-    breaks = np.flatnonzero(text[: len(body)] == ord("\n"))
-    lines = np.concatenate(([0], breaks + 1))
-    first = text[lines]
-    lines = lines[(first != ord("\n")) & (first != 0)]
-    usual = text[lines + 2] == ord("%")
-    usual &= (text[lines] == ord(" ")) & (text[lines + 1] == ord(" "))
-    unusual = np.flatnonzero(~usual).tolist()
-    if len(unusual) > 1 or not len(lines):
+    breaks = np.flatnonzero(text[: ends[-1]] == ord("\n"))
+    lines = np.append(0, breaks + 1)
+    lines = lines[(text[lines] != ord("\n")) & (text[lines] != 0)]  # not empty, nor the end
+    is_root = _follows(text, lines, _ROOT)
+    if not (is_root | _follows(text, lines, _USUAL)).all():
         return None
-    starts = lines + 2
-    for number in unusual:
-        start = int(lines[number])
-        if body[start : start + len(_ROOT)] != _ROOT:
-            return None
-        starts[number] = start + len(_ROOT) - 1
-    return starts, unusual[0] if unusual else len(starts) - 1
+    starts = lines + np.where(is_root, len(_ROOT), len(_USUAL)) - 1
+    roots = np.searchsorted(starts, ends) - 1  # the last, where none is marked
+    marked = np.flatnonzero(is_root)
+    bodies = np.searchsorted(ends, starts[marked], "right")
+    if (bodies[1:] == bodies[:-1]).any():
+        return None
+    roots[bodies] = marked
+    return starts, roots
+
+
+def _has_usual_comments(text: Any) -> bool:
+    """Whether all comments are as /*index=5*/; others could hide lines."""
+    import numpy as np
+
+    stars = np.flatnonzero(text == ord("*"))
+    opening = stars[text[stars - 1] == ord("/")]
+    return bool(_follows(text, opening, b"*index=").all())
 
 
 def _operands(body: bytes, text: Any, starts: Any) -> tuple[Any, Any] | None:
     """Where the "%" of each operand stands, and the number of the instruction that has it."""
     import numpy as np
 
-    text = text[: len(body)]
     signs = np.flatnonzero(text == ord("%"))
-    signs = signs[signs >= starts[0]]
     lines = np.searchsorted(starts, signs, "right") - 1
-    # Operands end where the first string or computation begins: strings hold anything.
     before = text[signs - 1]
     calls = (before == ord("=")) | (before == ord("{"))  # to_apply=%add, calls={%f}
     if any(body.endswith(b"control-predecessors={", 0, at) for at in signs[calls].tolist()):
         return None
+    # Operands end where the first string or computation begins: strings hold anything.
     quotes = np.append(np.flatnonzero(text == ord('"')), len(body))
     ends = quotes[np.searchsorted(quotes, starts)]
     first = np.full(len(starts), len(body))
@@ -175,13 +182,13 @@ def _names(text: Any, signs: Any, width: int) -> tuple[Any, Any] | None:
 
 
 def _follows(text: Any, places: Any, what: bytes) -> Any:
-    """Whether *what*, of up to four bytes, stands at each of *places*."""
+    """Whether *what*, of up to eight bytes, stands at each of *places*."""
     import numpy as np
 
-    # The same memory read as the four bytes that begin at each position.
-    fours = np.ndarray((len(text) - 3,), "<u4", buffer=text, strides=(1,))
-    mask = np.uint32((1 << 8 * len(what)) - 1)
-    return (fours[places] & mask) == np.uint32(int.from_bytes(what, "little"))
+    # The same memory read as the eight bytes that begin at each position.
+    eights = np.ndarray((len(text) - 7,), "<u8", buffer=text, strides=(1,))
+    mask = np.uint64((1 << 8 * len(what)) - 1)
+    return (eights[places] & mask) == np.uint64(int.from_bytes(what, "little"))
 
 
 def _is_list(text: Any, signs: Any, ends: Any, lines: Any) -> bool:
@@ -199,20 +206,21 @@ def _is_list(text: Any, signs: Any, ends: Any, lines: Any) -> bool:
     )
 
 
-def _joined(starts: Any, root: int, users: Any, definitions: Any, operands: Any) -> Edges | None:
-    """The edges from each of *users* to the instruction that defines its operand."""
+def _joined(bodies: Any, users: Any, definitions: Any, operands: Any) -> tuple[Any, Any] | None:
+    """`offsets` and `used`: each of *users* uses what defines its operand in the same body."""
     import numpy as np
 
     words = np.uint64(_MIX) * np.arange(1, 2 * definitions.shape[1], 2, dtype=np.uint64)
     keys, wanted = (definitions * words).sum(axis=1), (operands * words).sum(axis=1)
+    keys ^= bodies.astype(np.uint64) << np.uint64(40)
+    wanted ^= bodies[users].astype(np.uint64) << np.uint64(40)
     order = np.argsort(keys)
     keys = keys[order]
     if (keys[1:] == keys[:-1]).any():
         return None
     used = order[np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)]
-    is_known = (definitions[used] == operands).all(axis=1)
+    is_known = (definitions[used] == operands).all(axis=1) & (bodies[used] == bodies[users])
     used, users = used[is_known], users[is_known]
     if (used >= users).any():
         return None
-    offsets = np.searchsorted(users, np.arange(len(starts) + 1))
-    return Edges(starts, offsets, used, root)
+    return np.searchsorted(users, np.arange(len(bodies) + 1)), used

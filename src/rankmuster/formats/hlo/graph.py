@@ -20,7 +20,7 @@ from rankmuster.formats.hlo.scanner import Text, blank_comments, malformed, show
 
 # The instruction as nearly all are printed: an array shape or a tuple of them, flat operands and
 # attributes, on one line of its own.
-LINE = re.compile(
+_LINE = re.compile(
     rb'[ \t]*+(ROOT[ \t]++)?+%?([^\s%=(){}\[\],"/]++)[ \t]++=[ \t]++'
     rb"(?:[a-z][a-z0-9]*+\[[\d,]*+\](?:\{[^}\n]*+\})?+[ \t]++"
     rb'|(\((?:[^()"]++|\((?:[^()"]++|\([^()"]*+\))*+\))*+\))[ \t]++)?+'
@@ -29,8 +29,9 @@ LINE = re.compile(
     rb'(?:\{(?:[^{}"]++|\{[^{}"]*+\}|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+\}'
     rb'|\[[\d,]*+\]<=\[[\d,]*+\](?:T\([\d,]*+\))?|[^\s,{}()\[\]"]++))*+)'
 )
-LEADING_COMMA = re.compile(rb"\n\s*+,")
-CONTROL = re.compile(rb"control-predecessors=\{([^}]*)\}")
+_LEADING_COMMA = re.compile(rb"\n\s*+,")
+_UNUSUAL_COMMENT = re.compile(rb"/\*(?!index=)")  # it may hide lines
+_CONTROL = re.compile(rb"control-predecessors=\{([^}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def read_graph(text: Text, computation: Computation) -> Graph:
 _NO_OPCODES = frozenset((b"send-update", b"recv-update"))  # only async ops have updates
 
 
-def flat_names(operands: bytes) -> list[bytes]:
+def _flat_names(operands: bytes) -> list[bytes]:
     """The names in "%a, b, /*index=5*/%c", or in the same with shapes."""
     if b"[" in operands or b"(" in operands:
         return [name for name, _ in split_operands(operands)]
@@ -97,16 +98,16 @@ class _Builder:
     def run(self) -> None:
         position, end = self.computation.start, self.computation.end
         body = self.text[position:end]
-        if b"//" in body:
+        if b"//" in body or _UNUSUAL_COMMENT.search(body):
             body = blank_comments(body)
         # Lines that begin with a comma continue the line above: then no line is whole by itself.
-        usual = LEADING_COMMA.search(body) is None
+        usual = _LEADING_COMMA.search(body) is None
         skip_to = position
         for line in body.split(b"\n"):
             start, position = position, position + len(line) + 1
             if start < skip_to:  # the tail of an instruction over several lines
                 continue
-            match = LINE.fullmatch(line) if usual else None
+            match = _LINE.fullmatch(line) if usual else None
             if match is not None and (match[3] is None or is_shape(match[3])):
                 root, name, _, opcode, operands, rest = match.groups()
                 self._add(start, root, name, opcode, operands, rest)
@@ -146,7 +147,7 @@ class _Builder:
         else:
             needs = self._resolve(start, operands)
         self.operands.append(len(needs))
-        if b"control-predecessors=" in rest and (control := CONTROL.search(rest)):
+        if b"control-predecessors=" in rest and (control := _CONTROL.search(rest)):
             needs += self._resolve(start, control[1])
         self.starts.append(start)
         self.opcodes.append(opcode)
@@ -159,7 +160,7 @@ class _Builder:
 
     def _resolve(self, start: int, operands: bytes) -> tuple[int, ...]:
         """The places of the instructions that *operands* names, with or without shapes."""
-        names = flat_names(operands)
+        names = _flat_names(operands)
         try:
             return tuple([self.names[name] for name in names])
         except KeyError:

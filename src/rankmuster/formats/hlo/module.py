@@ -161,27 +161,25 @@ def _entry(text: Text, headers: Sequence[int], firsts: bytes, header: dict[bytes
 def _by_columns(text: Text, position: int, lines: Lines) -> _Frame | None:
     """The frame of text as XLA prints it; None where the first column does not tell it all."""
     skip = bisect_left(lines.starts, position)
-    starts, firsts = lines.starts[skip:], bytearray(lines.firsts[skip:])
+    starts, ends = lines.starts[skip:], lines.ends[skip:]
+    firsts, lasts = bytearray(lines.firsts[skip:]), bytearray(lines.lasts[skip:])
     tables = []
     maybe = [match.start() for match in re.finditer(b"[FS]", firsts)]
     for n in reversed(maybe):
         if text[starts[n] : starts[n] + 16].startswith(_TABLE_NAMES):
             table = _TABLE.match(text, starts[n])
             tables.append(table.span() if table else (starts[n], starts[n]))
-            del starts[n], firsts[n]
+            del starts[n], ends[n], firsts[n], lasts[n]
     # Headers and closing braces take turns, and each header's line ends in "{". No line inside a
     # body does: an indented computation would hide there.
-    headers, closes, bodies = starts[::2], starts[1::2], lines.openings
-    if not headers or firsts[1::2] != b"}" * len(closes):
+    count = len(starts[1::2])
+    if not starts or firsts[1::2] != b"}" * count or not _NO_HEADER.isdisjoint(firsts[::2]):
         return None
-    if not _NO_HEADER.isdisjoint(firsts[::2]) or len(bodies) != len(headers):
+    if lines.opening != len(starts[::2]) or lasts[::2] != b"{" * lines.opening:
         return None
-    lines = (text[low : high + 1] for low, high in zip(headers, bodies, strict=True))
-    if any(line.find(b"\n") != len(line) - 1 for line in lines):
-        return None
-    if len(closes) != len(headers):
+    if count != lines.opening:
         raise _cut_off(text, text[starts[-1] : starts[-1] + 80].split(b"(")[0].strip())
-    return headers, bytes(firsts[::2]), bodies, closes, tables
+    return starts[::2], bytes(firsts[::2]), ends[::2], starts[1::2], tables
 
 
 def _by_brackets(text: Text, position: int) -> _Frame:

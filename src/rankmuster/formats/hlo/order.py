@@ -10,34 +10,62 @@ no names). Two that tie have equal cones and may change places unseen.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import TypeAlias
 
 from rankmuster.formats.hlo.cones import Cones
 from rankmuster.formats.hlo.edges import read_edges
 from rankmuster.formats.hlo.graph import Graph
 from rankmuster.formats.hlo.scanner import Text
 
-_WORTH_ARRAYS = 1 << 14  # bytes of a computation
+_TOGETHER = 1 << 18  # bytes of text that are looked at in one go
+Held: TypeAlias = tuple[int, int, Sequence[int]]
+"""Where a computation starts and ends, and the positions in it, ascending, of what it issues."""
 
 
-def quick_order(text: Text, start: int, end: int, wanted: Sequence[int]) -> list[int] | None:
-    """The positions *wanted*, ascending, of instructions in text[start:end] in issuing order.
+def quick_orders(text: Text, computations: Sequence[Held]) -> Iterator[list[int] | None]:
+    """For each of *computations* the positions of what it issues, in order.
 
-    None where that is small, is spelt in another way than XLA's, or holds a wanted one that ROOT
-    does not need: then it takes the whole graph.
+    None where it is spelt in another way than XLA's, or ROOT does not need all that it issues: then
+    it takes the whole graph.
     """
-    if end - start < _WORTH_ARRAYS:
-        return None
-    low = text.rfind(b"\n", start, wanted[0]) + 1 or start
-    edges = read_edges(text[low:end])
-    if edges is None:
-        return None
-    numbers = edges.numbers([site - low for site in wanted])
-    if numbers is None:
-        return None
-    sites = dict(zip(numbers, wanted, strict=True))
-    forks, root = edges.forks(numbers)
-    order = [sites[number] for number in _depth_first(forks, root) if number in sites]
-    return order if len(order) == len(wanted) else None
+    batch: list[Held] = []
+    size = 0
+    for start, end, sites in computations:
+        if size > _TOGETHER:
+            yield from _quick_orders(text, batch)
+            batch, size = [], 0
+        batch.append((start, end, sites))
+        size += end - start
+    if batch:
+        yield from _quick_orders(text, batch)
+
+
+def _quick_orders(text: Text, batch: Sequence[Held]) -> Iterator[list[int] | None]:
+    # Nothing above the first op can lead to one.
+    lows = [text.rfind(b"\n", start, sites[0]) + 1 or start for start, _, sites in batch]
+    bodies = [text[low:end] for low, (_, end, _) in zip(lows, batch, strict=True)]
+    edges = read_edges(bodies)
+    shifts = accumulate((len(body) for body in bodies), initial=0)
+    wanted = [
+        (site, site - low + shift)
+        for low, shift, (_, _, sites) in zip(lows, shifts, batch, strict=False)
+        for site in sites
+    ]
+    numbers = edges.numbers([start for _, start in wanted]) if edges else None
+    if edges is None or numbers is None:
+        if len(batch) == 1:
+            yield None
+        else:  # one of them is spelt otherwise
+            half = len(batch) // 2
+            yield from _quick_orders(text, batch[:half])
+            yield from _quick_orders(text, batch[half:])
+        return
+    by_number = {number: site for number, (site, _) in zip(numbers, wanted, strict=True)}
+    forks, roots = edges.forks(numbers)
+    for root, (_, _, sites) in zip(roots, batch, strict=True):
+        order = [by_number[number] for number in _depth_first(forks, root) if number in by_number]
+        yield order if len(order) == len(sites) else None
 
 
 def _depth_first(needs: Mapping[int, Sequence[int]], root: int) -> Iterator[int]:

@@ -23,7 +23,7 @@ from rankmuster.formats.hlo.graph import Graphs
 from rankmuster.formats.hlo.module import SMALL, parse_module
 from rankmuster.formats.hlo.notes import Notes
 from rankmuster.formats.hlo.ops import OpBuilder
-from rankmuster.formats.hlo.order import issue_order, quick_order
+from rankmuster.formats.hlo.order import issue_order, quick_orders
 from rankmuster.formats.hlo.pairs_of_sends import Done, check_consumers, check_done, check_schedule
 from rankmuster.formats.hlo.predicates import Predicates
 from rankmuster.formats.hlo.printed import Cutter
@@ -133,26 +133,31 @@ class Reader:
         for call in self._calls:
             if call.caller in sites:
                 sites[call.caller].append(call)
-        return {place: self._order(place, found) for place, found in sites.items()}
+        for found in sites.values():
+            found.sort(key=lambda site: site.start)
+        return sites if self._module.is_scheduled else sites | self._issued(sites)
 
-    def _order(self, place: int, sites: list[Site]) -> list[Site]:
-        sites.sort(key=lambda site: site.start)
-        if self._module.is_scheduled or not sites:
-            return sites
-        if len(self._text) >= SMALL and (quick := self._quick_order(place, sites)):
-            return quick
-        graph = self._graphs.of(place)
-        by_place = {graph.at(site.start): site for site in sites}
-        return [by_place[at] for at in issue_order(graph, by_place, Cones(self._module))]
+    def _issued(self, sites: dict[int, list[Site]]) -> dict[int, list[Site]]:
+        """The *sites* of unscheduled computations in the order in which they are issued.
 
-    def _quick_order(self, place: int, sites: list[Site]) -> list[Site] | None:
-        """Of a large text only as much is read, and checked, as the order of its ops takes."""
-        if len(sites) == 1:
-            return sites
-        by_start = {site.start: site for site in sites}
-        start, end = self._module.starts[place], self._module.ends[place]
-        order = quick_order(self._text, start, end, list(by_start))
-        return [by_start[at] for at in order] if order else None
+        Of a large text only as much is read, and checked, as that takes.
+        """
+        is_large = len(self._text) >= SMALL
+        some = {place: found for place, found in sites.items() if len(found) > is_large}
+        quick = self._quick_orders(some) if is_large else {}
+        for place in some.keys() - quick.keys():
+            graph = self._graphs.of(place)
+            by_place = {graph.at(site.start): site for site in some[place]}
+            order = issue_order(graph, by_place, Cones(self._module))
+            quick[place] = [by_place[at] for at in order]
+        return quick
+
+    def _quick_orders(self, sites: dict[int, list[Site]]) -> dict[int, list[Site]]:
+        starts, ends = self._module.starts, self._module.ends
+        held = [(starts[p], ends[p], [s.start for s in found]) for p, found in sites.items()]
+        by_start = {site.start: site for found in sites.values() for site in found}
+        orders = zip(sites, quick_orders(self._text, held), strict=True)
+        return {place: [by_start[at] for at in order] for place, order in orders if order}
 
     def _signing_order(self, orders: dict[int, list[Site]]) -> Iterator[Collective]:
         """Every reached collective once, where it is issued first."""

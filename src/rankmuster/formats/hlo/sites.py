@@ -53,14 +53,17 @@ _WORTH_IMPORTING = 1 << 23  # numpy costs as much to import as this many bytes t
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Where the lines start that begin with neither blank nor digit, and their first bytes.
+    """The lines that begin with neither blank nor digit: where each starts, and its line break.
 
-    `openings` are the line breaks of the whole text that stand behind a "{".
+    `firsts` and `lasts` are their first and last bytes, `opening` is how many lines of the whole
+    text end in "{".
     """
 
     starts: array[int]
+    ends: array[int]
     firsts: bytes
-    openings: array[int]
+    lasts: bytes
+    opening: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +116,16 @@ def scan_by_search(text: Text) -> Scan:
     """`scan` by searching once for each needle."""
     brackets = {p + len(n) - 1 for n in _NEEDLES for p in find_all(text, n)}
     starts = array("q", [match.start(1) for match in _COLUMN_ZERO.finditer(text)])
-    openings = array("q", [match.end() - 1 for match in _LINE_OPENS.finditer(text)])
-    lines = Lines(starts, bytes([text[start] for start in starts]), openings)
+    ends = array("q", [text.find(b"\n", start) for start in starts])
+    if ends and ends[-1] < 0:
+        ends[-1] = len(text)
+    lines = Lines(
+        starts=starts,
+        ends=ends,
+        firsts=bytes([text[start] for start in starts]),
+        lasts=bytes([text[end - 1] for end in ends]),
+        opening=sum(1 for _ in _LINE_OPENS.finditer(text)),
+    )
     return Scan(_opcodes(text, sorted(brackets)), behind_by_search(text, OF_COLLECTIVES), lines)
 
 
