@@ -20,7 +20,7 @@ _SHAPE = re.compile(
 )
 _GOES_ON = re.compile(rb"\s*+,")  # on the next line, with its next attribute
 # The last is twenty thousand ids written out; a longer line is walked.
-_USUAL_REACH, _REACHES = 1 << 9, (1 << 12, 1 << 15, 1 << 18)
+_USUAL_REACH, _REACHES = 1 << 11, (1 << 12, 1 << 15, 1 << 18)
 
 Cut: TypeAlias = tuple[int, int, bytes, bytes, bytes, bytes]
 """Where the name starts and the line ends; name, shape, text of operands, attributes."""
