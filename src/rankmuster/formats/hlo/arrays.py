@@ -10,8 +10,8 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from rankmuster.formats.hlo.lines import Lines
 from rankmuster.formats.hlo.scanner import Text
-from rankmuster.formats.hlo.sites import Lines
 
 _MARGIN = 8  # no opcode or line begins before the end of the word HloModule
 _CHUNK = 1 << 18  # large against the cost of a call; it stays in a core's cache with its mask

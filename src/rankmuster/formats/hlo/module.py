@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rankmuster.errors import InvalidProgram
+from rankmuster.formats.hlo.lines import Lines
 from rankmuster.formats.hlo.names import HEADER, Names
 from rankmuster.formats.hlo.scanner import (
     Text,
@@ -23,7 +24,6 @@ from rankmuster.formats.hlo.scanner import (
     shown,
     skip_space,
 )
-from rankmuster.formats.hlo.sites import Lines
 
 _MODULE = re.compile(rb'HloModule\s++%?([^\s%=(){}\[\],"]++)')
 _ARROW = re.compile(rb"\s*+->\s*+")

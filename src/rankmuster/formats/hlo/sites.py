@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from rankmuster.formats.hlo.lines import Lines
 from rankmuster.formats.hlo.scanner import Text
 
 COLLECTIVES = (
@@ -49,21 +50,6 @@ _LINE_OPENS = re.compile(rb"\{\n")
 _CHUNK = 1 << 18
 _WORTH_ARRAYS = 1 << 17
 _WORTH_IMPORTING = 1 << 23  # numpy costs as much to import as this many bytes to search
-
-
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """The lines that begin with neither blank nor digit: where each starts, and its line break.
-
-    `firsts` and `lasts` are their first and last bytes, `opening` is how many lines of the whole
-    text end in "{".
-    """
-
-    starts: array[int]
-    ends: array[int]
-    firsts: bytes
-    lasts: bytes
-    opening: int
 
 
 @dataclass(frozen=True, slots=True)
