@@ -12,7 +12,9 @@ from pathlib import Path
 
 
 def ours(path: Path) -> Callable[[], object]:
-    """Our reader over the mapped file."""
+    """Our reader over the mapped file; numpy is there before, as jaxlib brings it too."""
+    import numpy  # noqa: F401, ICN001
+
     from rankmuster.formats import hlo
 
     with path.open("rb") as file:
