@@ -37,7 +37,6 @@ from rankmuster.transport.base import Connections, Deadline
 from rankmuster.transport.framing import Kind
 
 T = TypeVar("T")
-LATE_S = 0.05  # from when on a look at the clock is late
 FIRST_LOOK_S, LOOK_GROWTH, LAST_LOOK_S = 0.002, 1.2, 0.05  # at work that is done aside
 # In a unique id, whose nonce is enough, where nobody listens.
 NOWHERE = ("0.0.0.0", 0)  # noqa: S104 nobody binds to it
@@ -100,7 +99,6 @@ class BringUp:
         self.watch = Stopwatch(deadline.now, began := deadline.now(), began)
         self.board = Switchboard(place, deadline, say, endpoint)
         self._address = ""
-        self._was_late: bool | None = None  # at the end of the groups' time, once we looked
 
     def begin(self, phase: str) -> None:
         """Say that *phase* begins."""
@@ -204,20 +202,19 @@ class BringUp:
         assert board.seating is not None
         seats = range(board.seating.processes)
         board.tell_strangers()
-        latest = board.answer_by + margin_s(self.deadline.whole_s) / 2
+        margin = margin_s(self.deadline.whole_s)
+        latest = board.answer_by + margin / 2
         steps = closing(
             board.seat,
             len(seats),
             cause,
-            in_time=lambda: self.deadline.now() < latest,
-            held_up=lambda: board.by_root if self._stood_still() else (),
+            in_time=lambda: board.now() < latest,
+            still_s=lambda: board.pulse.still_s,
         )
         board.closing.add(CLOSING_KEY, seats, board.seat, steps)
-        if board.root is not None and not (
-            yield Wait(lambda: board.closing.done, self._groups_end())
-        ):
-            self._was_late = self._stood_still()
         if board.root is not None and not (yield Wait(lambda: board.closing.done, board.answer_by)):
+            if board.pulse.still_s:  # the others may have waited for us: let them say so
+                yield Wait(lambda: board.closing.done, board.now() + margin / 4)
             board.closing.expire(1)
         if not (yield Wait(lambda: board.closing.done, self.deadline.at)):
             board.closing.expire()
@@ -309,7 +306,7 @@ class BringUp:
         """Run what was added to its end."""
         board = self.board
         if not (yield Wait(lambda: board.groups.done and not board.unreached(), until)):
-            self._was_late = self._stood_still()
+            board.turn(0.0)  # who stood still looks at what came before it gives up
             board.groups.expire(0)
         board.turn(0.0)
 
@@ -317,12 +314,6 @@ class BringUp:
         """Run what was added, and write what we owe: nobody writes for us until the next call."""
         yield from self._run_groups(until)
         yield Wait(self.board.endpoint.idle, until)
-
-    def _stood_still(self) -> bool:
-        """Whether we were not there when the time of groups was over; the first look counts."""
-        if self._was_late is None:
-            return self.deadline.now() > self._groups_end() + LATE_S
-        return self._was_late
 
     def _first_cause(self, members_of: dict[bytes, SubGroup], phase: str) -> Cause | None:
         """The gravest reason among our groups' outcomes to say no, None if there is none."""
@@ -343,8 +334,7 @@ class BringUp:
         rank = no.rank if isinstance(no, GroupRefused) else None
         if rank is not None and isinstance(no.__cause__, MusterError):
             seat = self._seat_of(members[rank])
-            seen = blame(seat, no.__cause__, "while others waited for it", phase)
-            return self._own_lateness(phase) if self._was_late and seen.code == SILENT else seen
+            return blame(seat, no.__cause__, "while others waited for it", phase)
         signatures = no.signatures if isinstance(no, GroupRefused) else {}
         # A signature that differs although the root found all programs alike: some process's card
         # and its frames contradict each other.
@@ -356,12 +346,6 @@ class BringUp:
             hearsay=is_hearsay(no),
             signed=tuple(dict.fromkeys(self._signed(members_of))) if signatures else (),
         )
-
-    def _own_lateness(self, phase: str) -> Cause:
-        """Who stood still, and then found all time over, cannot tell who else did; others can."""
-        who = self.board.seat
-        message = f"process {who} stood still until the time of its groups was over"
-        return Cause(message=message, code=SILENT, phase=phase, process=who, hearsay=True)
 
     def _signed(self, members_of: dict[bytes, SubGroup]) -> Iterator[Signed]:
         """All signatures that differ, in all our groups."""
@@ -389,8 +373,8 @@ class BringUp:
 
     def _overslept(self) -> list[Finding]:
         """RM603 of ourselves, where we stood still beyond our deadline: the others have left."""
-        late_s = self.deadline.now() - self.deadline.at
-        if late_s < OVERSLEPT_S:
+        late_s = self.board.now() - self.deadline.at
+        if late_s < (0.0 if self.board.pulse.still_s else OVERSLEPT_S):
             return []
         message = f"process {self.place.process} stood still for {late_s:.0f} s past its deadline"
         return [finding("RM603", message, ranks=self.place.devices)]

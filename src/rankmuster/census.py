@@ -15,6 +15,7 @@ import msgspec
 
 from rankmuster.finding import Finding, Value, finding
 from rankmuster.hosts import fold_hosts
+from rankmuster.pulse import NEVER, Pulse
 from rankmuster.ranks import fold
 from rankmuster.world import World
 
@@ -23,6 +24,7 @@ LOSS_S = 0.25  # after a loss, for those who are about to speak
 MARGIN_SHARE, MARGIN_MIN_S, MARGIN_MAX_S = 0.1, 1.0, 5.0
 
 
+ROOT = 0  # its own handle
 NAMED = 3  # processes that a message names one by one
 LOCAL_NUMBERS = (
     "every host claims the same devices: number processes in the whole job, not on their host "
@@ -89,6 +91,8 @@ class Refusal(NamedTuple):
 class Census:
     """The cards so far, for a world of `world.size` devices led by a process of *version*.
 
+    `pulse` is that of the process that leads.
+
     `cards` holds the accepted ones by handle. Refused ones speak against the world for as long as
     their process stays: once it is gone, a better card may put things right.
     """
@@ -97,6 +101,7 @@ class Census:
     version: str
     cards: dict[int, Card] = field(default_factory=dict)
     answer_by: float = float("inf")
+    pulse: Pulse = field(default_factory=Pulse)
     _refused: dict[int, Refusal] = field(default_factory=dict)
     _reading: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
     _proven: set[int] = field(default_factory=set)
@@ -104,12 +109,15 @@ class Census:
     _losses: list[Finding] = field(default_factory=list)
     _loss_since: float | None = None
     _complete_since: float | None = None
-    _came: dict[int, float] = field(default_factory=dict)
+    _unheard_since: dict[int, float] = field(default_factory=dict)
+    _came: dict[int, tuple[float, float]] = field(default_factory=dict)  # at the earliest, and seen
 
     def knock(self, handle: int, process: int, first_device: int, count: int) -> None:
         """Someone with the secret is at the door and reads its program now."""
         devices = range(first_device, min(first_device + count, self.world.size))
         self._reading[handle] = (process, tuple(devices))
+        if self.pulse.unseen_since < NEVER:
+            self._unheard_since[handle] = self.pulse.unseen_since  # its card waited for our answer
 
     def join(self, handle: int) -> None:
         """That someone is who it says: from now on its loss is the loss of a process."""
@@ -125,7 +133,8 @@ class Census:
             self._refused[handle] = Refusal(card, now, objections, claims)
             return
         self.cards[handle] = card
-        self._came[handle] = now
+        held_up = self._unheard_since.get(handle, now) + card.whole_s - card.remaining_s
+        self._came[handle] = min(now, self.pulse.unseen_since, held_up), now
         self._owner |= dict.fromkeys(card.devices, card)
         self.answer_by = min(self.answer_by, now + card.remaining_s - margin_s(card.whole_s))
         if self.complete:
@@ -206,16 +215,18 @@ class Census:
     def _too_late(self) -> list[Card]:
         """The cards after which groups have no time; the root's alone, if it was late itself.
 
-        None where somebody did not come at all: then no card would have been in time.
+        Or if it stood still while they may have come. None where somebody did not come at all: then
+        no card would have been in time.
         """
         if not self.complete:
             return []
-        late = {
-            handle: card
-            for handle, card in self.cards.items()
-            if self._came[handle] > self.answer_by - margin_s(card.whole_s)
+        no_time = {
+            handle: self.answer_by - margin_s(card.whole_s) for handle, card in self.cards.items()
         }
-        return [late[0]] if 0 in late else list(late.values())  # the root's handle is 0
+        seen = {handle for handle, at in no_time.items() if self._came[handle][1] > at}
+        came = {handle for handle in seen if self._came[handle][0] > no_time[handle]}
+        late = {ROOT} if ROOT in seen or (seen and not came) else came
+        return [self.cards[handle] for handle in sorted(late)]
 
     def _surplus(self) -> list[tuple[int, tuple[int, ...]]]:
         """Those who have shown that they are ours, and read a program for devices that are taken.

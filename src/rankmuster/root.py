@@ -196,7 +196,7 @@ class Root:
         if self.plan is None and self.census_ended is None and self.census.ended(now):
             self.census_ended = now
             late_s = now - self.census.answer_by
-            if late_s > OVERSLEPT_S:
+            if late_s > OVERSLEPT_S or self.census.pulse.unseen_since < self.census.answer_by < now:
                 message = f"the root stood still for {late_s:.0f} s past its deadline"
                 self._overslept = [finding("RM603", message, ranks=(0,))]
             self._compare(now)

@@ -25,6 +25,7 @@ from rankmuster.finding import Finding, finding
 from rankmuster.launch.base import Place
 from rankmuster.protocol.closing import Answer
 from rankmuster.protocol.groups import Multiplexer
+from rankmuster.pulse import Pulse
 from rankmuster.ranks import unfold
 from rankmuster.root import (
     OWN,
@@ -71,6 +72,7 @@ DECODERS: dict[Kind, msgspec.json.Decoder[Message]] = {
 FROM_ROOT = {Kind.ASK, Kind.PLAN, Kind.GONE}
 BETWEEN_PEERS = {Kind.GROUP, Kind.CALLER}
 CLOSING_KEY = b"closing"
+BEAT_SHARE = 0.25  # of a margin: who waits looks at the clock so often
 DRAIN_S = 1.0
 LINGER_S = 2.0
 REACH_S = 1.0  # how long the first connection is waited for before the program is read,
@@ -108,6 +110,8 @@ class Switchboard:
         endpoint: Connections | None = None,
     ) -> None:
         self.place, self.deadline = place, deadline
+        beat_s = BEAT_SHARE * margin_s(deadline.whole_s)
+        self.pulse = Pulse(looked_at=deadline.now(), beat_s=beat_s)
         self.root: Root | None = None
         self.root_lost = ""
         self.asked: deque[Ask] = deque()
@@ -142,7 +146,8 @@ class Switchboard:
         if place.is_root:
             world = World(size=place.world_size, source="launcher")
             answer_by = self.deadline.at - margin_s(self.deadline.whole_s)
-            self.root = Root(Census(world, VERSION, answer_by=answer_by), self.deadline.now())
+            census = Census(world, VERSION, answer_by=answer_by, pulse=self.pulse)
+            self.root = Root(census, self.now())
             self.root.knock(OWN, *place.identity)
             self.root.census.join(OWN)
             listener = place.open_door() if place.open_door else place.listener
@@ -197,7 +202,7 @@ class Switchboard:
     def tell_root(self, message: Message) -> None:
         """Say something to the root, which may be our own."""
         if self.root is not None:
-            self.root.receive(OWN, message, self.deadline.now())
+            self.root.receive(OWN, message, self.now())
             self._settle()
         else:
             self._send(self._root_handle, message)
@@ -269,32 +274,44 @@ class Switchboard:
         """Whether *wait* was done in time; None while that is open."""
         if wait.done():
             return True
-        over = self.deadline.now() >= wait.until or (self.root_lost and self.plan is None)
+        over = self.now() >= wait.until or (self.root_lost and self.plan is None)
         return False if over else None
 
     def next_look(self, wait: Wait) -> float:
         """When to turn again for *wait* if nothing comes in."""
+        until = min(wait.until, self.now() + self.pulse.beat_s)
         if self.root is not None and self.plan is None:
-            return min(wait.until, self.root.next_look(self.deadline.now()))
-        return wait.until
+            return min(until, self.root.next_look(self.now()))
+        return until
 
     def _pump(self, wait: Wait) -> bool:
         while (answer := self.answer(wait)) is None:
-            self.turn(self.next_look(wait) - self.deadline.now())
+            self.turn(self.next_look(wait) - self.now())
         return answer
 
     def turn(self, wait_s: float) -> None:
         """Once around: say what there is to say, and take what comes within *wait_s*."""
         self._settle()
-        for event in self.endpoint.poll(wait_s):
+        self.now()
+        unseen_since = self.pulse.unseen_since
+        events = self.endpoint.poll(wait_s)
+        self.now()
+        for event in events:
             self._take(event)
+        self.pulse.took_all(unseen_since)
         self._settle()
+
+    def now(self) -> float:
+        """The time, and a look at whether we stood still."""
+        now = self.deadline.now()
+        self.pulse.look(now)
+        return now
 
     def _settle(self) -> None:
         """Carry out what the pure parts have decided."""
         root = self.root
         if root is not None:
-            now = self.deadline.now()
+            now = self.now()
             root.look(now)
             for handle, message in root.outgoing():
                 if handle == OWN:
@@ -388,7 +405,7 @@ class Switchboard:
             elif isinstance(message, Strangers):
                 self._turned_away.update(message.kinds)
             elif self.root is not None:
-                self.root.receive(handle, message, self.deadline.now())
+                self.root.receive(handle, message, self.now())
 
     def _pass_on(self, handle: int, frame: Frame) -> None:
         if self._passed_on.get(frame.source) != handle:
@@ -399,7 +416,7 @@ class Switchboard:
         root, plan = self.root, self.plan
         if plan is None:
             if root is not None:
-                root.lose(handle, why, self.deadline.now())
+                root.lose(handle, why, self.now())
             elif handle == self._root_handle:
                 self.root_lost = why
         elif (seat := self._seat_behind(handle)) is not None:
@@ -440,7 +457,9 @@ class Switchboard:
                 if self.place.at_plan is not None:
                     self.place.at_plan()
                 self.plan = message
-                self.answer_by = self.deadline.now() + message.answer_s
+                # A root that stood still meanwhile means another time.
+                latest = self.deadline.at - margin_s(self.deadline.whole_s)
+                self.answer_by = min(self.now() + message.answer_s, latest)
                 self._take_seats(message.seating)
             case Gone(process=process, why=why):
                 self._lose_seat(process, why)

@@ -7,7 +7,6 @@ from itertools import pairwise
 import pytest
 from protocol_worlds import SIGNATURE, UNIQUE_ID
 
-from rankmuster.errors import DeadlineExceeded
 from rankmuster.protocol.bootstrap import (
     bootstrap,
     hypercube_children,
@@ -15,8 +14,7 @@ from rankmuster.protocol.bootstrap import (
     tree_children,
     tree_parent,
 )
-from rankmuster.protocol.causes import SILENT
-from rankmuster.protocol.closing import blame, closing
+from rankmuster.protocol.closing import closing
 from rankmuster.testing.simulate import simulate
 
 SIZES = range(1, 301)
@@ -71,15 +69,3 @@ def test_a_go_that_nobody_waits_for_is_a_no() -> None:
     answers = simulate(ranks).outcome
     assert {answer.go for answer in answers.values()} == {False}
     assert {answer.causes[0].process for answer in answers.values()} == {0}
-
-
-def test_whose_frames_lay_with_the_root_is_not_silent() -> None:
-    """A root that slept while others waited for each other by it is named, and they are not."""
-    waited = DeadlineExceeded("device 2 did not answer in time")
-    causes = {1: blame(2, waited, "while others waited", "bootstrap")}
-    ranks = [closing(n, 4, causes.get(n), held_up=lambda: {0, 1, 2}) for n in range(4)]
-    named = [each for answer in simulate(ranks).outcome.values() for each in answer.causes]
-    assert {(each.code, each.process) for each in named} == {(SILENT, 0)}
-    ranks = [closing(n, 4, causes.get(n), held_up=lambda: {0, 1}) for n in range(4)]
-    named = [each for answer in simulate(ranks).outcome.values() for each in answer.causes]
-    assert {(each.code, each.process) for each in named} == {(SILENT, 2)}

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from rankmuster.census import margin_s
 from rankmuster.testing.faults import PHASES, Double, Fault, Kind, Strangers
 from rankmuster.testing.rehearsal import rehearse
 from rankmuster.testing.rehearsed import Rehearsed
@@ -125,6 +126,43 @@ def test_who_sleeps_past_the_deadline_is_named(process: int, phase: str) -> None
     fault = Fault(kind="delay", process=process, when=phase, seconds=30.0)
     ended = kept(Scenario(processes=8, deadline_s=5.0, faults=(fault,)))
     assert (ended.verdict, ended.named) == ("undecided", {process})
+
+
+def wakes_late(rng: random.Random) -> Scenario:
+    """Any world in which one process sleeps from anywhere until about when others give up."""
+    processes, deadline_s = rng.randint(2, 16), rng.choice([3.0, 5.0, 20.0])
+    margin = margin_s(deadline_s)
+    sleeps = Fault(
+        kind="delay",
+        process=rng.randrange(processes),
+        when=rng.choice([*PHASES, f"step{rng.randrange(60)}", rng.random() * 0.15]),
+        seconds=deadline_s + rng.uniform(-3.2, 1.0) * margin,
+    )
+    return Scenario(
+        processes=processes,
+        devices_each=rng.choice([1, 1, 2]),
+        seed=rng.randrange(1 << 30),
+        deadline_s=deadline_s,
+        rendezvous=rng.random() < 0.5,
+        faults=(sleeps,),
+    )
+
+
+def test_who_wakes_in_the_last_moment_is_named_alone() -> None:
+    """Before, in or after the margins: it wakes to find others silent, and knows better."""
+    rng = random.Random(1)
+    for _ in range(250):
+        kept(wakes_late(rng))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_who_wakes_in_the_last_moment_in_many_worlds(seed: int) -> None:
+    """All but a few in five thousand, where it was ready itself, and too late for others only."""
+    rng = random.Random(seed)
+    worlds = [wakes_late(rng) for _ in range(5000)]
+    broken = [each.replay for each in worlds if list(rehearse(each).broken())]
+    assert len(broken) <= 5, broken
 
 
 def test_whoever_lies_is_named() -> None:

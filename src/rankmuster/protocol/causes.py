@@ -26,7 +26,8 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One reason for a no: a finding's `code` (or "" for one without), what, in which phase.
 
     `process` is the number of the process at fault, None where the reporter cannot tell;
-    *hearsay* is a no that the reporter only passes on. Where signatures differ, `signed` holds
+    *hearsay* is a no that the reporter only passes on. `still_s` is how long the reporter itself
+    stood still, for whatever reason, if it did. Where signatures differ, `signed` holds
     all those that the reporter saw on both sides, in all groups, or nothing if they are too many.
     """
 
@@ -36,6 +37,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     process: int | None = None
     fix: str = ""
     hearsay: bool = False
+    still_s: float = 0.0
     signed: tuple[Signed, ...] = ()
 
     def cut(self) -> Cause:
@@ -91,27 +93,27 @@ def root_causes(reports: Mapping[int, Cause]) -> tuple[Cause, ...]:
     """What is behind the *reports*, each by the process that made it: each fault once.
 
     A process that waited in vain is not itself at fault: where 3 blames 7 for silence and 7 blames
-    15, only 15 is named. Nor is one that passes a no on, unless it says that it was late itself.
-    Hearsay stays where nothing else is known.
+    15, only 15 is named. Nor is one that passes a no on, or was ready in the end. Where that leaves
+    nobody, whoever stood still the longest is: others gave it up before it woke, and it cannot tell
+    who was silent meanwhile. Hearsay stays where nothing else is known.
     """
     first_hand = [cause for cause in reports.values() if not cause.hearsay]
-    waited = {who for who, cause in reports.items() if is_silence_of_another(cause, who)}
-    passed_on = {who for who, cause in reports.items() if cause.hearsay and cause.process != who}
-    named = _without_silence_of(waited | passed_on, first_hand)
-    named = named or _without_silence_of(waited, first_hand) or first_hand
+    waited = {who for who, cause in reports.items() if _is_silence_of_another(cause, who)}
+    passed_on = {who for who, cause in reports.items() if cause.hearsay}
+    awake = [cause for cause in first_hand if not (cause.still_s and cause.code == SILENT)]
+    unready = [cause for cause in awake if cause.process is None or cause.process in reports]
+    named = (
+        _without_silence_of(waited | passed_on, unready)
+        or _longest_still(reports)
+        or _without_silence_of(waited | passed_on, first_hand)
+        or _without_silence_of(waited, first_hand)
+        or first_hand
+    )
     distinct: dict[tuple[str, int | str], Cause] = {}
     for cause in _with_odd_ones(named) or reports.values():
         about = cause.message if cause.process is None else cause.process
         distinct.setdefault((cause.code, about), cause)
     return tuple(distinct.values())
-
-
-def is_silence_of_another(cause: Cause, who: int) -> bool:
-    """Whether *who* only waited for another.
-
-    Who could not reach another was silent to it, and through no fault of its own.
-    """
-    return cause.code in {SILENT, UNREACHABLE} and cause.process not in {None, who}
 
 
 def _with_odd_ones(causes: Sequence[Cause]) -> Sequence[Cause]:
@@ -134,6 +136,20 @@ def _with_odd_ones(causes: Sequence[Cause]) -> Sequence[Cause]:
     ]
     who = {named.process for named in odd}
     return [*odd, *(c for c in causes if who.isdisjoint(s.process for s in c.signed))]
+
+
+def _longest_still(reports: Mapping[int, Cause]) -> list[Cause]:
+    """The process that stood still the longest, if any did."""
+    who, cause = max(reports.items(), key=lambda report: report[1].still_s, default=(0, None))
+    if cause is None or not cause.still_s:
+        return []
+    message = f"process {who} stood still for {cause.still_s:.1f} s while others waited for it"
+    return [Cause(message=message, code=SILENT, phase=cause.phase, process=who)]
+
+
+def _is_silence_of_another(cause: Cause, who: int) -> bool:
+    # Who could not reach another was silent to it, and through no fault of its own.
+    return cause.code in {SILENT, UNREACHABLE} and cause.process not in {None, who}
 
 
 def _without_silence_of(innocent: set[int], causes: Iterable[Cause]) -> list[Cause]:

@@ -8,22 +8,13 @@ It runs over the star of census connections and knows processes, not devices or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
 
-from rankmuster.errors import DeadlineExceeded, MusterError
-from rankmuster.protocol.causes import (
-    LOST,
-    SILENT,
-    Cause,
-    Causes,
-    decode,
-    encode,
-    is_silence_of_another,
-    root_causes,
-)
+from rankmuster.errors import DeadlineExceeded, MusterError, PeerLost
+from rankmuster.protocol.causes import LOST, SILENT, Cause, Causes, decode, encode, root_causes
 from rankmuster.protocol.frames import (
     ANSWER_BYTES,
     REPORT_BYTES,
@@ -53,9 +44,9 @@ def always() -> bool:
     return True
 
 
-def nobody() -> Container[int]:
-    """No process."""
-    return ()
+def never() -> float:
+    """It was awake all the time."""
+    return 0.0
 
 
 def closing(
@@ -63,25 +54,27 @@ def closing(
     size: int,
     cause: Cause | None,
     in_time: Callable[[], bool] = always,
-    held_up: Callable[[], Container[int]] = nobody,
+    still_s: Callable[[], float] = never,
 ) -> Steps[Answer]:
     """Report ready (*cause* None) or why not, and return the one answer that everybody gets.
 
     Never raises for what a peer does: a lost or silent root is a no that names it. The root asks
-    *in_time* whether a go would still find the others waiting, and *held_up* whose frames to each
-    other lay with it when their time was over.
+    *in_time* whether a go would still find the others waiting. *still_s* is how long the process
+    stood still of late.
     """
     if process == ROOT:
-        return (yield from answer_all(size, cause, in_time, held_up))
+        return (yield from answer_all(size, cause, in_time, still_s))
+    if cause is not None:
+        cause = msgspec.structs.replace(cause, still_s=still_s())
     return (yield from report(process, cause))
 
 
 def report(process: int, cause: Cause | None) -> Steps[Answer]:
     """Tell the root, then wait for its answer."""
+    frame = pack_closing(encode([cause], REPORT_BYTES) if cause else b"")
     try:
-        yield Send(
-            ROOT, pack_closing(encode([cause], REPORT_BYTES) if cause else b""), ANSWER_GRACE
-        )
+        with suppress(PeerLost):  # a root that gave us up and left has sent its answer before
+            yield Send(ROOT, frame, ANSWER_GRACE)
         told = yield from _hear(ROOT, ANSWER_BYTES, ANSWER_GRACE)
     except PeerTrouble as trouble:
         lost_root = blame(ROOT, trouble, "before its answer")
@@ -94,42 +87,32 @@ def answer_all(
     size: int,
     cause: Cause | None,
     in_time: Callable[[], bool] = always,
-    held_up: Callable[[], Container[int]] = nobody,
+    still_s: Callable[[], float] = never,
 ) -> Steps[Answer]:
     """Hear every process's report, then give all of them the same answer, and return it."""
     reports = {ROOT: cause} if cause else {}
+    unheard: dict[int, Cause] = {}
     for process in range(1, size):
         try:
             told = yield from _hear(process, REPORT_BYTES, ROOT_GRACE)
         except PeerTrouble as trouble:
-            reports[process] = blame(process, trouble, "before it was ready")
+            unheard[process] = blame(process, trouble, "before it was ready")
         else:
             if told:
                 reports[process] = told.causes[0]
-    if excused := _silent_through_us(reports, held_up()):
-        reports = {who: told for who, told in reports.items() if who not in excused}
-        reports[ROOT] = _stood_still("the time of groups was over")
-    elif not reports and not in_time():
-        reports[ROOT] = _stood_still("it was too late for an answer")
+    if in_time():
+        reports |= unheard
+        if reports and (slept_s := still_s()):
+            mine = cause or Cause(message="others said no", phase="closing", hearsay=True)
+            reports[ROOT] = msgspec.structs.replace(mine, still_s=slept_s)
+    else:  # and whoever is not here has given us up
+        message = f"process {ROOT} stood still until it was too late for an answer"
+        reports[ROOT] = Cause(message=message, code=SILENT, phase="closing", process=ROOT)
     answer = pack_closing(encode(root_causes(reports), ANSWER_BYTES) if reports else b"")
     for process in range(1, size):
         with suppress(*PeerTrouble):
             yield Send(process, answer, ROOT_GRACE)
     return _answer(_read(answer))  # as the others read it, cut where theirs is
-
-
-def _silent_through_us(reports: Mapping[int, Cause], held_up: Container[int]) -> set[int]:
-    """Who blames another for a silence that was the root's."""
-    return {
-        who
-        for who, cause in reports.items()
-        if is_silence_of_another(cause, who) and who in held_up and cause.process in held_up
-    }
-
-
-def _stood_still(until: str) -> Cause:
-    message = f"process {ROOT} stood still until {until}"
-    return Cause(message=message, code=SILENT, phase="closing", process=ROOT)
 
 
 def blame(process: int, trouble: MusterError, when: str, phase: str = "closing") -> Cause:
