@@ -9,8 +9,10 @@ unrolled; loops and branches that hold nothing of a projection vanish from it.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -141,11 +143,10 @@ def project(resolved: Resolved, ordinals: Mapping[int, int]) -> list[Token]:
     opened: list[int] = []  # where each loop or branch that is still open starts in `kept`
     ops_before: list[int] = []
     ops = 0
-    for token in tokens(resolved):
+    for token in tokens_of(resolved, ordinals):
         if token.op is not None:
-            if token.group in ordinals:
-                kept.append(with_ordinal(token, ordinals[token.group]))
-                ops += 1
+            kept.append(with_ordinal(token, ordinals[token.group]))
+            ops += 1
         elif token is END:
             start = opened.pop()
             if ops == ops_before.pop():
@@ -158,6 +159,20 @@ def project(resolved: Resolved, ordinals: Mapping[int, int]) -> list[Token]:
                 ops_before.append(ops)
             kept.append(token)
     return kept
+
+
+def tokens_of(resolved: Resolved, set_ids: Iterable[int]) -> list[Token]:
+    """The tokens of the ops of these sets, and all that are no op, in order.
+
+    Found by set: looking through a whole program once for each of its communicators takes as long
+    as forming them.
+    """
+    if (by_set := resolved.memo.get("tokens by set")) is None:
+        by_set = resolved.memo["tokens by set"] = defaultdict(list)
+        for place, token in enumerate(tokens(resolved)):
+            by_set[None if token.op is None else token.group].append((place, token))
+    chosen = chain(by_set.get(None, ()), *(by_set.get(each, ()) for each in set_ids))
+    return [token for _, token in sorted(chosen, key=itemgetter(0))]
 
 
 def with_ordinal(token: Token, ordinal: int) -> Token:
