@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rankmuster.errors import LocalProtocolError, RemoteProtocolError
 from rankmuster.protocol.frames import UNIQUE_ID_BYTES
@@ -33,10 +34,7 @@ class UniqueId:
 
     def pack(self) -> bytes:
         """The 128 bytes; raises `LocalProtocolError` for what has no place in them."""
-        try:
-            address = ipaddress.ip_address(self.host)
-        except ValueError as error:
-            raise LocalProtocolError(f"a unique id holds an address, not {self.host!r}") from error
+        address = _parsed(self.host)
         if not 0 <= self.port < 1 << 16 or len(self.nonce) != NONCE_BYTES:
             raise LocalProtocolError(
                 f"a unique id holds a port below 65536 and {NONCE_BYTES} bytes of nonce, "
@@ -44,6 +42,14 @@ class UniqueId:
             )
         family = FAMILY_V4 if address.version == 4 else FAMILY_V6
         return LAYOUT.pack(family, self.port, self.scope, address.packed, self.nonce)
+
+
+@lru_cache(maxsize=16)  # a process makes an id for each of its groups, all with its own address
+def _parsed(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError as error:
+        raise LocalProtocolError(f"a unique id holds an address, not {host!r}") from error
 
 
 def unpack_unique_id(packed: bytes) -> UniqueId:

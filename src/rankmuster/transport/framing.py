@@ -40,6 +40,7 @@ class Kind(IntEnum):
     BATCH = 10  # several small frames under one tag
 
 
+KINDS: dict[int, Kind] = {int(kind): kind for kind in Kind}  # quicker than Kind(number)
 MIB = 1 << 20
 BOUND = {
     Kind.CARD: MIB,
@@ -152,7 +153,7 @@ class Opener:
             if kind == Kind.BATCH:
                 frames += _apart(payload)
             else:
-                frames.append(Frame(Kind(kind), payload, key, source, destination))
+                frames.append(Frame(KINDS[kind], payload, key, source, destination))
             at = end
         del buffer[:at]
         return frames
@@ -170,15 +171,16 @@ def _apart(batch: bytes) -> Iterator[Frame]:
         at = start + size
         if at > len(batch) or kind == Kind.BATCH:
             raise RemoteProtocolError("a batch ends inside a frame, or holds another")
-        yield Frame(Kind(kind), batch[start:at], key, source, destination)
+        yield Frame(KINDS[kind], batch[start:at], key, source, destination)
 
 
-def _refuse_oversize(kind: int, size: int) -> None:
-    if kind not in BOUND:
-        raise RemoteProtocolError(f"a frame of unknown kind {kind}")
-    if size > BOUND[Kind(kind)]:
+def _refuse_oversize(number: int, size: int) -> None:
+    kind = KINDS.get(number)
+    if kind is None:
+        raise RemoteProtocolError(f"a frame of unknown kind {number}")
+    if size > BOUND[kind]:
         raise RemoteProtocolError(
-            f"a {Kind(kind).name} frame of {size} bytes is over the bound of {BOUND[Kind(kind)]}"
+            f"a {kind.name} frame of {size} bytes is over the bound of {BOUND[kind]}"
         )
 
 
