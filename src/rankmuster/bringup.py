@@ -136,10 +136,10 @@ class BringUp:
                 yield from board.drain()
                 raise Ended(board.plan.findings, board.plan.absent)
 
-    def reach_root(self) -> Waits[None]:
-        """Show the root that we are here, before we read anything."""
+    def reach_root(self, *, heard: bool = True) -> Waits[None]:
+        """Show the root that we are here, before we read anything that takes long."""
         self.begin("connect")
-        yield from self.board.reach_root()
+        yield from self.board.reach_root(heard=heard)
 
     def give_program(self, program: Program | None) -> None:
         """Before the card: let the root compare our program, None where it could not be read."""

@@ -200,7 +200,7 @@ def come_up(
     """
     world = World(size=up.place.world_size, source="launcher")
     try:
-        yield from up.reach_root()
+        yield from up.reach_root(heard=aside is not None)
         held = yield from _hold(up, read_program, aside=aside)
         up.give_program(None if held.problems else held.program)
         yield from up.census(_card(up, held, path), lambda limit: pack_program(held.program, limit))

@@ -140,8 +140,8 @@ class Switchboard:
         self._inbound: dict[int, Identity] = {}  # handles of peers that send to us
         self._passed_on: dict[int, int] = {}  # at the root: device there -> census handle
 
-    def reach_root(self) -> Waits[None]:
-        """Show the root that we are here, before we read anything."""
+    def reach_root(self, *, heard: bool) -> Waits[None]:
+        """Show the root that we are here; if what follows may take long, wait to be *heard*."""
         place = self.place
         if place.is_root:
             world = World(size=place.world_size, source="launcher")
@@ -169,7 +169,8 @@ class Switchboard:
         # The root may be reading itself. It is enough to have spoken; better to be heard.
         now = self.deadline.now()
         yield Wait(self.endpoint.has_spoken, min(self.deadline.at, now + REACH_S))
-        yield Wait(self.endpoint.settled, min(self.deadline.at, now + HEARD_S))
+        if heard:
+            yield Wait(self.endpoint.settled, min(self.deadline.at, now + HEARD_S))
 
     def listen(self) -> str:
         """Open a door for our peers; return the address on which they reach it."""
@@ -366,13 +367,15 @@ class Switchboard:
         return self.seating.seat_of(device)
 
     def _take(self, event: Event) -> None:
+        if isinstance(event, Received):  # by itself, for it is by far the most frequent
+            handle, frame = event
+            try:
+                self._take_frame(handle, frame)
+            except (RemoteProtocolError, msgspec.DecodeError) as error:
+                self.endpoint.drop(handle)
+                self._take_loss(handle, f"it sent what cannot be understood: {error}")
+            return
         match event:
-            case Received(handle, frame):
-                try:
-                    self._take_frame(handle, frame)
-                except (RemoteProtocolError, msgspec.DecodeError) as error:
-                    self.endpoint.drop(handle)
-                    self._take_loss(handle, f"it sent what cannot be understood: {error}")
             case Knocked(handle, identity, Role.CENSUS) if self.root is not None:
                 self.root.knock(handle, *identity)
             case Joined(handle, identity, Role.CENSUS) if self.root is not None:
