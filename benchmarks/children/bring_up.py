@@ -15,10 +15,13 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from select import select
 from time import monotonic, sleep
+from types import FunctionType
 from typing import Any
 
-LEAD_S = 0.5  # for the last process to reach the gate
+LEAD_S = 0.05  # from the last process's word that it is at the gate: it must be asleep there
+AT_GATE_S = 60.0
 COMMUNICATORS = 256
 # torch's store asks for the name of every client's address; with a slow name server it then waits
 # for seconds, which says nothing of torch.
@@ -33,13 +36,11 @@ def ours(size: int, held: Any, figure: Callable[[Any], float | None] = lambda _:
     from rankmuster.session import join
     from rankmuster.transport.base import Deadline
 
-    wait, go = os.pipe()
+    gate = Gate()
 
     def main(_: int, result: int) -> int:
-        os.close(go)
         place = attach(os.environ)
-        touch()
-        os.read(wait, 1)
+        gate.wait()
         session = join(place, lambda: held, Deadline.after(60), reads=False)
         end = figure(session) or monotonic()
         os.write(result, f"{end!r}\n".encode())
@@ -47,10 +48,7 @@ def ours(size: int, held: Any, figure: Callable[[Any], float | None] = lambda _:
         return 0
 
     with LocalWorld(main, [range(n, n + 1) for n in range(size)], size) as world:
-        os.close(wait)
-        sleep(LEAD_S)
-        start = monotonic()
-        os.close(go)
+        start = gate.open(size)
         ends = []
         while (got := world.family.next_result(start + 60)) is not None:
             ends.append(float(got[1]))
@@ -60,15 +58,46 @@ def ours(size: int, held: Any, figure: Callable[[Any], float | None] = lambda _:
     return max(ends) if max(ends) < start else max(ends) - start
 
 
+class Gate:
+    """Where forked processes wait until all are there; what they did before is not measured."""
+
+    def __init__(self) -> None:
+        self._there, self._word = os.pipe()
+        self._wait, self._go = os.pipe()
+
+    def wait(self) -> None:
+        """Be at the gate until it opens, in a forked process."""
+        os.close(self._go)
+        touch()
+        os.write(self._word, b".")
+        os.read(self._wait, 1)
+
+    def open(self, size: int) -> float:
+        """Let so many processes go once they are all there; when that was."""
+        os.close(self._word)
+        there = 0
+        while there < size:
+            if not select([self._there], [], [], AT_GATE_S)[0]:
+                raise SystemExit(f"{there} of {size} processes came to the gate")
+            there += len(os.read(self._there, size)) or size
+        sleep(LEAD_S)
+        start = monotonic()
+        os.close(self._go)
+        return start
+
+
 def touch() -> None:
     """Write to every page of objects that a fork shares, as a process of its own would have.
 
-    Where the launcher had frozen them they are frozen again: else the first collection here would
+    Of code only its count of users is written; it is no object that a collection knows. Where the
+    launcher had frozen them they are frozen again: else the first collection here would
     walk through all of them, and be measured.
     """
     frozen = gc.get_freeze_count() > 0
     gc.unfreeze()
-    gc.get_objects()
+    for each in gc.get_objects():
+        if type(each) is FunctionType:
+            each.__code__  # noqa: B018 - to look at it is to count one more user, for a moment
     if frozen:
         gc.freeze()
 
@@ -118,24 +147,20 @@ def member_lists(size: int) -> list[list[int]]:
 
 def forked(size: int, rank: Rank) -> float:
     """*rank* in so many forked processes, from an open gate to the end of the last."""
-    wait, go = os.pipe()
+    gate = Gate()
     read, write = os.pipe()
     children = []
     for number in range(size):
         pid = os.fork()
         if pid == 0:
-            os.close(go)
-            touch()
-            os.read(wait, 1)
+            gate.wait()
             end = rank(number, size) or monotonic()
             os.write(write, f"{end!r}\n".encode())
             sleep(0.5)  # nobody leaves while others still look for it
             os._exit(0)
         children.append(pid)
     os.close(write)
-    sleep(LEAD_S)
-    start = monotonic()
-    os.close(go)
+    start = gate.open(size)
     said = b""
     while chunk := os.read(read, 1 << 16):
         said += chunk
