@@ -131,7 +131,7 @@ class CollectiveReader:
         start, end, name, shape, operands, tail = found
         channel = _CHANNEL_ID.match(tail)
         from_here = channel.end() if channel else 0
-        stop = tail.find(_METADATA_STARTS, from_here)
+        stop = tail.find(_METADATA_STARTS, from_here) if tail.endswith(b"}") else -1
         stop = len(tail) if stop < 0 else stop
         metadata = tail[stop:]
         own = self._metadata.get(metadata)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import chain
 
 from rankmuster.formats.hlo.calls import (
     Call,
@@ -110,8 +109,8 @@ class Reader:
                 collective, low = reader.read(position, opcode, place, low, high)
                 if collective is not None:
                     self._collectives[place].append(collective)
-        names = [c.to_apply for found in self._collectives.values() for c in found]
-        self._module.names.learn(chain(names, *(call.names for call in calls)))
+        names = {c.to_apply for found in self._collectives.values() for c in found}
+        self._module.names.learn(names.union(*(call.names for call in calls)))
         self._calls = resolve(self._module, calls)
 
     def _refuse_unknown(self) -> None:
