@@ -307,6 +307,7 @@ class TcpEndpoint:
         if not chunk:
             self._broken(link, "it closed the connection")
             return
+        was_proven = link.is_proven
         try:
             events = link.take(chunk)
         except Refused as refused:
@@ -315,6 +316,8 @@ class TcpEndpoint:
             self._lose(link, str(error))
         else:
             self._note(link, events)
+            if not was_proven and link.sock is not None and link.has_spoken:
+                self._readable(link)  # it is not our turn: the rest came with it, mostly
 
     def _note(self, link: Link, events: list[Event]) -> None:
         for event in events:
