@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Container
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rankmuster.errors import MusterError
@@ -44,6 +45,7 @@ class Ends(NamedTuple):
     theirs: str
 
 
+@lru_cache(maxsize=4096)  # a plan asks the same of few hosts, for each neighbour of each process
 def reach_of(host: str) -> Reach:
     """From where a host, by number or name, can be reached."""
     try:
