@@ -66,14 +66,18 @@ def reachable(address: str, ends: Ends | None) -> str:
     A process on the root's own host may have seen nothing but the loopback; from elsewhere it is
     reached where the root is.
     """
-    if ends is None:
+    if ends is None or _is_here(ends.theirs):
         return address
     host, port = split_address(address)
-    asker, _ = split_address(ends.theirs)
-    if reach_of(host) is not Reach.LOOPBACK or reach_of(asker) is Reach.LOOPBACK:
+    if reach_of(host) is not Reach.LOOPBACK:
         return address
     ours, _ = split_address(ends.ours)
     return join_address((ours, port))
+
+
+@lru_cache(maxsize=4096)
+def _is_here(address: str) -> bool:
+    return reach_of(split_address(address)[0]) is Reach.LOOPBACK
 
 
 def join_address(name: tuple[Any, ...]) -> str:

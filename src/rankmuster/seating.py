@@ -56,10 +56,11 @@ class AddressBook:
         self._by_host: dict[str, list[int]] = {}
         for seat, host in enumerate(hosts):
             self._by_host.setdefault(host, []).append(seat)
+        self._local = {host: fold(seats) for host, seats in self._by_host.items()}
 
     def local_to(self, seat: int) -> str:
         """The seats on the same host, folded."""
-        return fold(self._by_host[self._hosts[seat]])
+        return self._local[self._hosts[seat]]
 
     def wanted_by(self, seat: int) -> set[int]:
         """The seats that this one will dial; those it asked for, and of its host's barrier."""
