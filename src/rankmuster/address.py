@@ -60,19 +60,22 @@ def reach_of(host: str) -> Reach:
     return Reach.BRIDGE if str(address) in BRIDGES else Reach.ROUTABLE
 
 
-def reachable(address: str, ends: Ends | None) -> str:
-    """Where to dial for who listens at *address*, told to whose connection has these *ends*.
+def reachable(address: str, listener: Ends | None, asker: Ends | None) -> str:
+    """Where *asker* is to dial for the *listener* that advertises *address*.
 
-    A process on the root's own host may have seen nothing but the loopback; from elsewhere it is
-    reached where the root is.
+    Both are known by the ends of their connections at the root, which has none to itself. Who
+    advertises the loopback is where the root sees it; and if that is the loopback too, others find
+    it where they find the root.
     """
-    if ends is None or _is_here(ends.theirs):
+    if asker is None or _is_here(asker.theirs):
         return address
     host, port = split_address(address)
     if reach_of(host) is not Reach.LOOPBACK:
         return address
-    ours, _ = split_address(ends.ours)
-    return join_address((ours, port))
+    seen = asker.ours
+    if listener is not None and not _is_here(listener.theirs):
+        seen = listener.theirs
+    return join_address((split_address(seen)[0], port))
 
 
 @lru_cache(maxsize=4096)

@@ -146,6 +146,11 @@ class BringUp:
         if self.board.root is not None:
             self.board.root.program = program
 
+    def find_root(self) -> Waits[None]:
+        """Wait until there is a way to the root: our own address is where that begins."""
+        yield Wait(self.board.endpoint.has_spoken, self.deadline.at)
+        self._check_root()
+
     def listen(self) -> str:
         """Open our own door, for peers that have something to send to us; return its address.
 

@@ -356,13 +356,15 @@ class Root:
         )
         for seat, handle in enumerate(self.seats):
             local, wanted = book.local_to(seat), book.wanted_by(seat)
-            mine = self.ends.get(handle)
-            addresses = {
-                other: reachable(cards[self.seats[other]].address, mine) for other in wanted
-            }
+            addresses = {other: self._way(self.seats[other], handle) for other in wanted}
             self._say(handle, msgspec.structs.replace(plan, local=local, addresses=addresses))
         for handle in sorted(self._handles.difference(self.seats)):
             self._turn_away(handle, "")
+
+    def _way(self, listener: int, asker: int) -> str:
+        """Where one process dials another, both by their handles."""
+        address = self.census.cards[listener].address
+        return reachable(address, self.ends.get(listener), self.ends.get(asker))
 
     def done_with(self, processes: int) -> bool:
         """Whether all *processes* but our own have heard the plan, or were lost."""

@@ -203,6 +203,7 @@ def come_up(
         yield from up.reach_root(heard=aside is not None)
         held = yield from _hold(up, read_program, aside=aside)
         up.give_program(None if held.problems else held.program)
+        yield from up.find_root()
         yield from up.census(_card(up, held, path), lambda limit: pack_program(held.program, limit))
         yield from up.close_round((yield from up.form_groups(held.resolved)))
     except Ended as ended:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from rankmuster.address import Ends, join_address, split_address
+from rankmuster.address import Ends, Reach, join_address, reach_of, split_address
 from rankmuster.census import Card, Census, margin_s
 from rankmuster.errors import InvariantError, RemoteProtocolError
 from rankmuster.finding import Finding, finding
@@ -77,6 +77,7 @@ DRAIN_S = 1.0
 LINGER_S = 2.0
 REACH_S = 1.0  # how long the first connection is waited for before the program is read,
 HEARD_S = 0.05  # and the root's word on it
+LOOPBACK = "127.0.0.1"  # as an address: "where I am seen"
 KINDS = 16  # of strangers that a report lists
 PARKED_FRAMES = 1 << 16  # that came before we knew our neighbours
 PARKED_BYTES = 64 << 20  # that came before their group, or the caller, asked for them
@@ -178,11 +179,16 @@ class Switchboard:
             return self.endpoint.listen("" if self.place.transport else self._root_host())
         door = open_door(self._root_host(), 0, self.place.interface)
         self.endpoint.adopt(door)
-        host = choose(self.place.interface) if self.place.interface else self._root_host()
-        ends = self._ends(self._root_handle)
-        if ends is not None and not self.place.interface:
-            host, _ = split_address(ends.ours)
-        return join_address((host.partition("%")[0], door.getsockname()[1]))
+        return join_address((self._own_host().partition("%")[0], door.getsockname()[1]))
+
+    def _own_host(self) -> str:
+        """The address of ours that leads to the root; the loopback where only others know it."""
+        if self.place.interface:
+            return choose(self.place.interface)
+        if (ends := self._ends(self._root_handle)) is not None:
+            return split_address(ends.ours)[0]
+        known = self.root is not None and reach_of(self._root_host()) is not Reach.NAME
+        return self._root_host() if known else LOOPBACK
 
     def unreached(self) -> dict[int, str]:
         """By seat, the address where nobody answers of each process that we have something for."""

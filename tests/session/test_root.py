@@ -370,18 +370,20 @@ def test_an_address_where_a_process_is_not_seen_is_a_warning():
 
 
 @pytest.mark.parametrize(
-    ("asker", "address"),
+    ("listener", "asker", "address"),
     [
-        ("127.0.0.1:40001", "127.0.0.1:5000"),
-        ("10.0.0.2:40001", "10.0.0.1:5000"),
-        ("[fd00::2]:40001", "10.0.0.1:5000"),
+        ("127.0.0.1:40000", "127.0.0.1:40001", "127.0.0.1:5000"),
+        ("127.0.0.1:40000", "10.0.0.2:40001", "10.0.0.1:5000"),
+        ("127.0.0.1:40000", "[fd00::2]:40001", "10.0.0.1:5000"),
+        ("10.0.0.3:40000", "10.0.0.2:40001", "10.0.0.3:5000"),
     ],
 )
-def test_a_loopback_address_is_told_to_nobody_elsewhere(asker, address):
-    """Who sits beside the root may know itself by the loopback only; others get the root's host."""
+def test_a_loopback_address_is_told_to_nobody_elsewhere(listener, asker, address):
+    """Who knows itself by the loopback only is where it is seen, or else on the root's host."""
     root = Root(Census(WORLD, "1"), 0.0)
     root.program = program()
-    root.ends = {3: Ends("10.0.0.1:20480", asker)}
+    ends = {1: listener, 3: asker}
+    root.ends = {number: Ends("10.0.0.1:20480", theirs) for number, theirs in ends.items()}
     for number in range(4):
         root.join(number, number, number, 1)
         changes = {1: {"address": "127.0.0.1:5000"}, 3: {"wants": "1"}}.get(number, {})

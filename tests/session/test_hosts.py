@@ -1,0 +1,225 @@
+"""Three hosts on one machine, each a network namespace: what a network does to a bring-up.
+
+The namespaces have no names. They end with the processes that hold them, and so with this one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from rankmuster import launch
+from rankmuster.api import read
+from rankmuster.errors import MusterError
+from rankmuster.launch.fork import Family
+from rankmuster.report import Disagreement
+from rankmuster.session import join
+from rankmuster.transport.base import Deadline
+
+PROGRAM = Path(__file__).parents[2] / "examples" / "ring.json"
+DEVICES = ("0-2", "3-5", "6-7")
+ROOT = "10.77.0.1:20480"
+LATE_S = 1.0
+NEW_MOUNTS, NEW_NAMES, NEW_NETWORK = 0x20000, 0x4000000, 0x40000000  # CLONE_NEWNS, ...UTS, ...NET
+BIND, PRIVATE = 0x1000, 0x44000  # MS_BIND, MS_REC | MS_PRIVATE
+# As Debian has it: a host's own name means its loopback there.
+NAMES = "127.0.0.1 localhost\n127.0.1.1 trn{0}\n10.77.0.1 trn1\n10.77.0.2 trn2\n10.77.0.3 trn3\n"
+CABLE = "link add eth0 netns {pid} type veth peer name p{number} netns {switch}"
+HOST = """
+link set lo up
+addr add 10.77.0.{number}/24 dev eth0
+addr add fd77::{number}/64 dev eth0 nodad
+link set eth0 up
+link add docker0 type bridge
+addr add 172.17.0.1/16 dev docker0
+link set docker0 up
+link add eth1 type bridge
+addr add 10.78.0.{number}/32 dev eth1
+link set eth1 up
+"""
+
+
+class Host:
+    """A network of its own, for as long as somebody holds it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._keeper = subprocess.Popen(
+            ["unshare", "--net", "sh", "-c", "echo; exec cat"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert self._keeper.stdout is not None
+        self._keeper.stdout.readline()
+        self.pid = self._keeper.pid
+
+    def run(self, *command: str, text: str = "") -> None:
+        """Run a command there."""
+        there = ["nsenter", "--net", "--target", str(self.pid), *command]
+        subprocess.run(there, input=text, text=True, check=True, capture_output=True)
+
+    def enter(self, names: Path) -> None:
+        """Move this process there, with a host name and a list of names of its own."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        with open(f"/proc/{self.pid}/ns/net", "rb") as network:
+            _check(libc.setns(network.fileno(), NEW_NETWORK))
+        _check(libc.unshare(NEW_MOUNTS | NEW_NAMES))
+        socket.sethostname(f"trn{self.number}")
+        _check(libc.mount(b"none", b"/", None, PRIVATE, None))
+        _check(libc.mount(bytes(names), b"/etc/hosts", None, BIND, None))
+
+    def end(self) -> None:
+        self._keeper.communicate()
+
+
+def _check(result: int) -> None:
+    if result:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+class Network(NamedTuple):
+    """A switch and the three hosts on it; `names` holds each one's /etc/hosts."""
+
+    hosts: tuple[Host, ...]
+    switch: Host
+    names: tuple[Path, ...]
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory) -> Iterator[Network]:
+    """Hosts with an address of each family, and a bridge whose address all have."""
+    if not (shutil.which("ip") and shutil.which("nsenter")):
+        pytest.skip("needs ip (iproute2) and nsenter (util-linux)")
+    tried = subprocess.run(["unshare", "--net", "--uts", "true"], capture_output=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"no network namespaces here: {tried.stderr.decode().strip()}")
+    switch, *hosts = made = [Host(number) for number in range(4)]
+    try:
+        lines = ["link add br0 type bridge", "link set br0 up"]
+        for host in hosts:
+            lines.append(CABLE.format(pid=host.pid, number=host.number, switch=switch.pid))
+            lines.append(f"link set p{host.number} master br0 up")
+        switch.run("ip", "-batch", "-", text="\n".join(lines))
+        for host in hosts:
+            host.run("ip", "-batch", "-", text=HOST.format(number=host.number))
+        folder = tmp_path_factory.mktemp("names")
+        names = tuple(folder / f"hosts{host.number}" for host in hosts)
+        for host, path in zip(hosts, names, strict=True):
+            path.write_text(NAMES.format(host.number))
+        yield Network(tuple(hosts), switch, names)
+    finally:
+        for host in made:
+            host.end()
+
+
+class Said(NamedTuple):
+    """How a process ended: its verdict, its findings' codes and devices, and their messages."""
+
+    verdict: str
+    findings: list[tuple[str, str]]
+    messages: list[str]
+    took_s: float
+
+
+def muster(
+    network: Network,
+    root: str = ROOT,
+    *,
+    deadline_s: float = 2.0,
+    on_phase: Callable[[int, str], None] = lambda _number, _phase: None,
+    before: Callable[[int], None] = lambda _number: None,
+    each: Mapping[int, Mapping[str, str]] | None = None,
+    common: Mapping[str, str] | None = None,
+) -> list[Said]:
+    """One process on each host; *each* and *common* add variables, *before* runs first."""
+
+    def environ(number: int) -> dict[str, str]:
+        ours = {"PROCESS": str(number), "PROCESSES": "3", "DEVICES": DEVICES[number]}
+        ours |= {"WORLD_SIZE": "8", "ROOT": root, "SECRET": "correct horse battery staple"}
+        told = {f"RANKMUSTER_{name}": value for name, value in ours.items() if value}
+        return told | dict(common or {}) | dict((each or {}).get(number, {}))
+
+    def main(number: int, result: int) -> int:
+        network.hosts[number].enter(network.names[number])
+        before(number)
+        start = time.monotonic()
+        deadline = Deadline.after(deadline_s)
+        try:
+            place = launch.place(environ(number), deadline=deadline)
+            assert place is not None
+            phase = lambda name: on_phase(number, name)  # noqa: E731 - read where it is used
+            with join(place, lambda: read(PROGRAM), deadline, on_phase=phase) as session:
+                report = session.report.to_dict()
+        except Disagreement as no:
+            report = no.report.to_dict()
+        except MusterError as error:
+            report = {"verdict": type(error).__name__, "findings": [], "error": str(error)}
+        os.write(result, msgspec.json.encode((report, time.monotonic() - start)))
+        return 0
+
+    results: dict[int, bytes] = {}
+    with Family(3, main) as family:
+        while got := family.next_result(time.monotonic() + deadline_s + LATE_S + 4):
+            results[got[0]] = got[1]
+        family.end(0.0)
+        family.wait()
+    return [_said(results.get(number, b"")) for number in range(3)]
+
+
+def _said(result: bytes) -> Said:
+    if not result:
+        return Said("", [], [], 0.0)
+    report, took_s = msgspec.json.decode(result)
+    found: list[dict[str, Any]] = report["findings"]
+    return Said(
+        report["verdict"],
+        [(each["code"], each["ranks"]) for each in found],
+        [report["error"]] if "error" in report else [each["message"] for each in found],
+        took_s,
+    )
+
+
+AGREE = [("agree", [])] * 3
+
+
+def outcomes(said: list[Said]) -> list[tuple[str, list[tuple[str, str]]]]:
+    return [(each.verdict, each.findings) for each in said]
+
+
+def slurm(number: int) -> dict[str, str]:
+    """The variables of one of three tasks on three nodes."""
+    task = {"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "trn[1-3]"}
+    task |= {"SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_NUM_NODES": "3", "SLURM_LOCALID": "0"}
+    return {**task, "SLURM_PROCID": str(number)}
+
+
+def after(seconds: float, who: int) -> Callable[[int], None]:
+    """A start that is late on one host."""
+    return lambda number: time.sleep(seconds) if number == who else None
+
+
+@pytest.mark.parametrize("root", [ROOT, "[fd77::1]:20480", "trn1:20480"])
+def test_hosts_meet_however_the_root_is_called(network, root):
+    """By number of either family, or by a name that means the loopback on its own host."""
+    assert outcomes(muster(network, root)) == AGREE
+
+
+def test_slurm_says_where_the_root_is(network):
+    """The first of its nodes, by name."""
+    assert outcomes(muster(network, "", each={n: slurm(n) for n in range(3)})) == AGREE
+
+
+@pytest.mark.parametrize("root", [ROOT, "trn1:20480"])
+def test_a_root_that_comes_late_is_waited_for(network, root):
+    """Nobody says where it listens before it knows its way to the root."""
+    assert outcomes(muster(network, root, before=after(1.2, 0), deadline_s=4.0)) == AGREE
