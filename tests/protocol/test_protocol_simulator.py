@@ -76,7 +76,7 @@ def test_a_late_frame_is_not_taken_for_the_next_one() -> None:
             yield Recv(0, 1)
         return (yield Recv(0, 1, grace=1))
 
-    slow = says(Send(1, b"a"), Send(1, b"b"), Recv(1, 1))
+    slow = says(Send(1, b"a"), Send(1, b"b"), Recv(1, 1, grace=1))  # it stays
     world = simulate([slow, patient()], delays={0: 500.0}, deadline=50)
     assert world.outcome[1] == b"b"
 

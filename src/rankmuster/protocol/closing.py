@@ -63,19 +63,21 @@ def closing(
     stood still of late.
     """
     if process == ROOT:
-        return (yield from answer_all(size, cause, in_time, still_s))
-    if cause is not None:
-        cause = msgspec.structs.replace(cause, still_s=still_s())
-    return (yield from report(process, cause))
+        return answer_all(size, cause, in_time, still_s)
+    return report(process, cause, still_s)
 
 
-def report(process: int, cause: Cause | None) -> Steps[Answer]:
+def report(
+    process: int, cause: Cause | None, still_s: Callable[[], float] = never
+) -> Steps[Answer]:
     """Tell the root, then wait for its answer."""
+    if cause is not None and (slept_s := still_s()):
+        cause = msgspec.structs.replace(cause, still_s=slept_s)
     frame = pack_closing(encode([cause], REPORT_BYTES) if cause else b"")
     try:
         with suppress(PeerLost):  # a root that gave us up and left has sent its answer before
             yield Send(ROOT, frame, ANSWER_GRACE)
-        told = yield from _hear(ROOT, ANSWER_BYTES, ANSWER_GRACE)
+        told = _read((yield Recv(ROOT, ANSWER_BYTES, ANSWER_GRACE)))
     except PeerTrouble as trouble:
         lost_root = blame(ROOT, trouble, "before its answer")
         mine = {process: cause} if cause and not _explains(lost_root, cause) else {}
@@ -94,7 +96,7 @@ def answer_all(
     unheard: dict[int, Cause] = {}
     for process in range(1, size):
         try:
-            told = yield from _hear(process, REPORT_BYTES, ROOT_GRACE)
+            told = _read((yield Recv(process, REPORT_BYTES, ROOT_GRACE)))
         except PeerTrouble as trouble:
             unheard[process] = blame(process, trouble, "before it was ready")
         else:
@@ -130,10 +132,6 @@ def blame(process: int, trouble: MusterError, when: str, phase: str = "closing")
 def _explains(lost_root: Cause, cause: Cause) -> bool:
     """Whether a root that is silent to the end may be why somebody else was."""
     return lost_root.code == cause.code == SILENT
-
-
-def _hear(peer: int, at_most: int, grace: int) -> Steps[Causes | None]:
-    return _read((yield Recv(peer, at_most, grace)))
 
 
 def _read(frame: bytes) -> Causes | None:

@@ -5,23 +5,28 @@ It knows steps and frames, and nothing of what a protocol means by them.
 
 from __future__ import annotations
 
-import heapq
 import random
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
-from itertools import count
-from typing import Generic, TypeVar
+from operator import itemgetter
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from rankmuster.errors import DeadlineExceeded, MusterError, PeerLost, RemoteProtocolError
 from rankmuster.protocol.steps import Recv, Send, Steps
 from rankmuster.testing.simulation import Deadlock, Event, Reply, Simulation
 
+S = TypeVar("S")
 T = TypeVar("T")
+Act: TypeAlias = tuple[float, Callable[[Any], None], Any]
+"""What is done at a time, and to whom."""
+TIME = itemgetter(0)
 
 LATENCY_MAX = 100.0
 LATENCY_LEAST = 1.0 / LATENCY_MAX
+SLICES = 2  # of one unit of time: longer than one of them does every message take
 MARGIN = 1000 * LATENCY_MAX
 LAST_GRACE = 2
 BITS = 32
@@ -32,6 +37,20 @@ class _Wait(Enum):
     WAIT = 0
 
 
+WAIT = _Wait.WAIT
+
+
+@dataclass(slots=True, eq=False)
+class Link:
+    """What *source* sent to *rank* and that one has not taken; the first `here` have arrived."""
+
+    key: int
+    source: int
+    rank: int
+    here: int = 0
+    frames: list[tuple[int, bytes]] = field(default_factory=list)  # and the depth of each
+
+
 def feed(steps: Steps[T], answer: Reply) -> Send | Recv:
     """Answer *steps*' last step and take the next one."""
     if isinstance(answer, MusterError):
@@ -40,7 +59,7 @@ def feed(steps: Steps[T], answer: Reply) -> Send | Recv:
 
 
 class World(ABC, Generic[T]):
-    """The state of one run. A link is `source << BITS | destination`, and so is a wait.
+    """The state of one run. A wait is `step number << BITS | rank`, a link's key like it.
 
     A peer may be a rank that this world does not have: nothing ever comes from there.
     """
@@ -52,19 +71,22 @@ class World(ABC, Generic[T]):
         self.delays: Mapping[int, float] = {}
         self.random = random.Random(seed).random  # noqa: S311 - a schedule to replay, no secret
         self.result = Simulation[T](steps=[0] * self.size)
-        self.at: dict[int, Send | Recv] = {}  # where each waiting rank stands
-        self.awaited: Counter[int] = Counter()  # by how many ranks
+        self.at: list[Send | Recv | None] = [None] * self.size  # where each waiting rank stands
+        self.awaited = [0] * self.size  # by how many ranks
         self.depth = [0] * self.size
         self.left = self.size
         self.gone: set[int] = set()
         self.skew: Counter[int] = Counter()  # of a link: receives given up, less sends given up
         self.expired = -1
         self.now = 0.0
-        self.order = count()
-        self.events: list[tuple[float, int, Callable[[int], None], int]] = []
+        self.slices: defaultdict[int, list[Act]] = defaultdict(list)  # of the time to come
 
     @abstractmethod
-    def attempt(self, rank: int, step: Send | Recv) -> Reply | _Wait:
+    def send(self, rank: int, step: Send) -> MusterError | _Wait | None:
+        """Carry out *step* now, or say that *rank* has to wait."""
+
+    @abstractmethod
+    def receive(self, rank: int, step: Recv) -> bytes | MusterError | _Wait:
         """Answer *step* now, or say that *rank* has to wait."""
 
     @abstractmethod
@@ -77,23 +99,38 @@ class World(ABC, Generic[T]):
                 self.at_time(deadline + grace * MARGIN, self.expire, grace)
         for rank in sorted(range(self.size), key=lambda _: self.random()):
             self.resume(rank, None)
-        while self.left and self.events:
-            self.now, _, act, subject = heapq.heappop(self.events)
-            act(subject)
-        if self.left:
-            raise Deadlock({rank: step.peer for rank, step in self.at.items()})
+        while self.left:
+            if not self.slices:
+                raise Deadlock({rank: step.peer for rank, step in self.waiting()})
+            self.run_slice(self.slices.pop(min(self.slices)))
         self.result.time, self.result.rounds = self.now, max(self.depth, default=0)
         return self.result
 
-    def at_time(self, time: float, act: Callable[[int], None], subject: int) -> None:
-        heapq.heappush(self.events, (time, next(self.order), act, subject))
+    def run_slice(self, acts: list[Act]) -> None:
+        """Do all that is due; whatever comes of it is due in a later slice.
 
-    def soon(self, act: Callable[[int], None], subject: int, delay: float = 0.0) -> None:
+        One sort of a slice costs a fraction of as many operations on a heap.
+        """
+        acts.sort(key=TIME)
+        for self.now, act, subject in acts:
+            act(subject)
+            if not self.left:
+                return
+
+    def at_time(self, time: float, act: Callable[[S], None], subject: S) -> None:
+        self.slices[int(SLICES * time)].append((time, act, subject))
+
+    def soon(self, act: Callable[[S], None], subject: S, delay: float = 0.0) -> None:
         # Mostly near 1, sometimes up to LATENCY_MAX, so that orders differ in more than noise.
-        time = self.now + 1.0 / (self.random() + LATENCY_LEAST) + delay
-        heapq.heappush(self.events, (time, next(self.order), act, subject))
+        self.at_time(self.now + 1.0 / (self.random() + LATENCY_LEAST) + delay, act, subject)
 
-    def link(self, rank: int, step: Send | Recv) -> int:
+    def waiting(self) -> Iterator[tuple[int, Send | Recv]]:
+        return ((rank, step) for rank, step in enumerate(self.at) if step is not None)
+
+    def standing(self, rank: int) -> Send | Recv | None:
+        return self.at[rank] if rank < self.size else None
+
+    def key(self, rank: int, step: Send | Recv) -> int:
         if isinstance(step, Send):
             return rank << BITS | step.peer
         return step.peer << BITS | rank
@@ -102,18 +139,20 @@ class World(ABC, Generic[T]):
         """Take *rank* from one answer to its next wait, its end or its fault."""
         steps, taken = self.ranks[rank], self.result.steps
         dies, stops = self.dies.get(rank), self.stops.get(rank)
+        number = taken[rank]
         try:
             while True:
                 step = feed(steps, answer)
-                number = taken[rank]
                 if number == dies:
                     return self.leave(rank)
                 if number == stops:
                     self.left -= 1
                     return None
-                taken[rank] = number + 1
-                outcome = self.attempt(rank, step)
-                if outcome is _Wait.WAIT:
+                taken[rank] = number = number + 1
+                outcome = (
+                    self.send(rank, step) if isinstance(step, Send) else self.receive(rank, step)
+                )
+                if outcome is WAIT:
                     return self.wait(rank, step)
                 answer = outcome
                 if self.tracing:
@@ -126,13 +165,15 @@ class World(ABC, Generic[T]):
 
     def wait(self, rank: int, step: Send | Recv) -> None:
         self.at[rank] = step
-        self.awaited[step.peer] += 1
+        if step.peer < self.size:
+            self.awaited[step.peer] += 1
         if self.trouble(step):
             self.give_up_soon(rank)
 
-    def end_wait(self, rank: int, answer: Reply) -> None:
-        step = self.at.pop(rank)
-        self.awaited[step.peer] -= 1
+    def end_wait(self, rank: int, step: Send | Recv, answer: Reply) -> None:
+        self.at[rank] = None
+        if step.peer < self.size:
+            self.awaited[step.peer] -= 1
         if self.tracing:
             self.record(rank, step, answer)
 
@@ -145,13 +186,13 @@ class World(ABC, Generic[T]):
         self.gone.add(rank)
         self.ranks[rank].close()
         if self.awaited[rank]:  # seldom: a scan is cheaper than to keep lists of waiters
-            for waiter, step in self.at.items():
+            for waiter, step in self.waiting():
                 if step.peer == rank and not self.is_settled(waiter, step):
                     self.give_up_soon(waiter)
 
     def expire(self, grace: int) -> None:
         self.expired = grace
-        for rank, step in self.at.items():
+        for rank, step in self.waiting():
             if step.grace <= grace:
                 self.give_up_soon(rank)
 
@@ -161,13 +202,13 @@ class World(ABC, Generic[T]):
     def give_up(self, wait: int) -> None:
         """Throw into a rank what ends its wait, unless that is over or about to be answered."""
         number, rank = wait >> BITS, wait & MASK
-        step = self.at.get(rank)
+        step = self.at[rank]
         if step is None or number != self.result.steps[rank] or self.is_settled(rank, step):
             return
         if trouble := self.trouble(step):
             # The frame may come all the same: it must not be taken for the next one.
-            self.skew[self.link(rank, step)] += 1 if isinstance(step, Recv) else -1
-            self.end_wait(rank, trouble)
+            self.skew[self.key(rank, step)] += 1 if isinstance(step, Recv) else -1
+            self.end_wait(rank, step, trouble)
             self.resume(rank, trouble)
 
     def trouble(self, step: Send | Recv) -> MusterError | None:
@@ -181,7 +222,8 @@ class World(ABC, Generic[T]):
     def received(self, rank: int, step: Recv, frame: bytes, depth: int) -> bytes | MusterError:
         self.result.messages += 1
         self.result.payload_bytes += len(frame)
-        self.depth[rank] = max(self.depth[rank], depth + 1)
+        if depth >= self.depth[rank]:
+            self.depth[rank] = depth + 1
         if len(frame) <= step.nbytes:
             return frame
         return RemoteProtocolError(
@@ -194,92 +236,93 @@ class Buffered(World[T]):
 
     def __init__(self, ranks: Sequence[Steps[T]], seed: int, *, trace: bool) -> None:
         super().__init__(ranks, seed, trace=trace)
-        self.mail: dict[int, list[tuple[int, bytes]]] = {}  # (depth, frame), as sent
-        self.arrived: dict[int, int] = {}  # how many of them, the first ones, are here
+        self.links: dict[int, Link] = {}  # those with frames
         self.arrives = self.arrive  # bound once: an event each holds it
 
-    def attempt(self, rank: int, step: Send | Recv) -> Reply | _Wait:
-        link = self.link(rank, step)
-        if isinstance(step, Send):
-            return self.send(rank, step, link)
-        if self.arrived.get(link):
-            self.arrived[link] -= 1
-            return self.receive(link, step)
-        return _Wait.WAIT
-
-    def send(self, rank: int, step: Send, link: int) -> MusterError | None:
+    def send(self, rank: int, step: Send) -> MusterError | None:
         if step.peer in self.gone:  # a kernel may take it, or know better
             return self.trouble(step) if self.random() < 0.5 else None
-        self.mail.setdefault(link, []).append((self.depth[rank], step.frame))
+        key = rank << BITS | step.peer
+        link = self.links.get(key)
+        if link is None:
+            link = self.links[key] = Link(key, rank, step.peer)
+        link.frames.append((self.depth[rank], step.frame))
         self.soon(self.arrives, link, self.delays.get(rank, 0.0))
         return None
 
+    def receive(self, rank: int, step: Recv) -> bytes | MusterError | _Wait:
+        link = self.links.get(step.peer << BITS | rank)
+        if link is None or not link.here:
+            return WAIT
+        link.here -= 1
+        return self.take(link, step)
+
     def is_settled(self, rank: int, step: Send | Recv) -> bool:
-        left_frames = step.peer in self.gone and self.link(rank, step) in self.mail
+        left_frames = step.peer in self.gone and self.key(rank, step) in self.links
         return left_frames and step.grace > self.expired
 
-    def arrive(self, link: int) -> None:
-        source, rank = link >> BITS, link & MASK
-        here = self.arrived.get(link, 0)
-        if len(self.mail.get(link, ())) == here:
+    def arrive(self, link: Link) -> None:
+        if len(link.frames) == link.here:
             return  # lost with its sender
-        step = self.at.get(rank)
+        source, rank = link.source, link.rank
+        step = self.standing(rank)
         if source in self.gone and source in self.dies and self.random() < 0.5:
-            self.lose(link, here)
-        elif self.skew and self.skew[link] > 0:
-            self.skew[link] -= 1
+            self.lose(link)
+        elif self.skew and self.skew[link.key] > 0:
+            self.skew[link.key] -= 1
             self.pop(link)
         elif isinstance(step, Recv) and step.peer == source:
-            answer = self.receive(link, step)
-            self.end_wait(rank, answer)
+            answer = self.take(link, step)
+            self.end_wait(rank, step, answer)
             self.resume(rank, answer)
         else:
-            self.arrived[link] = here + 1
+            link.here += 1
 
-    def receive(self, link: int, step: Recv) -> bytes | MusterError:
+    def take(self, link: Link, step: Recv) -> bytes | MusterError:
         depth, frame = self.pop(link)
-        return self.received(link & MASK, step, frame, depth)
+        return self.received(link.rank, step, frame, depth)
 
-    def pop(self, link: int) -> tuple[int, bytes]:
-        frames = self.mail[link]
-        first = frames.pop(0)
-        if not frames:
-            del self.mail[link]
-            self.arrived.pop(link, None)
+    def pop(self, link: Link) -> tuple[int, bytes]:
+        first = link.frames.pop(0)
+        if not link.frames:
+            del self.links[link.key]
         return first
 
-    def lose(self, link: int, here: int) -> None:
+    def lose(self, link: Link) -> None:
         """Drop what of a dead rank has not arrived yet; a reset takes it along."""
-        rank = link & MASK
-        del self.mail[link][here:]
-        if not here:
-            del self.mail[link]
-        if rank in self.at:
-            self.give_up_soon(rank)
+        del link.frames[link.here :]
+        if not link.frames:
+            del self.links[link.key]
+        if self.standing(link.rank):
+            self.give_up_soon(link.rank)
 
 
 class Rendezvous(World[T]):
     """A send completes only when its peer stands at the receive."""
 
-    def attempt(self, rank: int, step: Send | Recv) -> Reply | _Wait:
-        link = self.link(rank, step)
+    def send(self, rank: int, step: Send) -> _Wait:
         if self.is_settled(rank, step):
-            self.soon(self.meet, link, self.delays.get(link >> BITS, 0.0))
-        return _Wait.WAIT
+            self.soon(self.meet, (rank, step.peer), self.delays.get(rank, 0.0))
+        return WAIT
+
+    def receive(self, rank: int, step: Recv) -> _Wait:
+        if self.is_settled(rank, step):
+            self.soon(self.meet, (step.peer, rank), self.delays.get(step.peer, 0.0))
+        return WAIT
 
     def is_settled(self, rank: int, step: Send | Recv) -> bool:
-        other = self.at.get(step.peer)
+        other = self.standing(step.peer)
         if other is None or other.peer != rank or type(other) is type(step):
             return False
-        return not self.skew[self.link(rank, step)]
+        return not self.skew[self.key(rank, step)]
 
-    def meet(self, link: int) -> None:
-        source, rank = link >> BITS, link & MASK
+    def meet(self, ends: tuple[int, int]) -> None:
+        source, rank = ends
         sends, receives = self.at[source], self.at[rank]
         assert isinstance(sends, Send), "a rank leaves a settled wait only by meeting"
         assert isinstance(receives, Recv), "a rank leaves a settled wait only by meeting"
         answer = self.received(rank, receives, sends.frame, self.depth[source])
-        self.end_wait(source, None)
-        self.end_wait(rank, answer)
+        self.end_wait(source, sends, None)
+        self.end_wait(rank, receives, answer)
         self.resume(rank, answer)
         self.resume(source, None)

@@ -6,7 +6,8 @@ connections: a hundred thousand ranks in seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 
 from rankmuster.errors import InvariantError, MusterError
 from rankmuster.finding import Finding, finding
@@ -60,10 +61,11 @@ def _run(scenario: Scenario) -> Rehearsed:
         deadline=scenario.deadline_s / LATENCY_S,
     )
     at = world.time * LATENCY_S
+    findings = cache(_findings)  # most ranks were told the same
     return Rehearsed(
         scenario=scenario,
         scope="one group",
-        endings=tuple(_ending(rank, world.outcome.get(rank), at) for rank in range(size)),
+        endings=tuple(_ending(rank, world.outcome.get(rank), at, findings) for rank in range(size)),
         said=(),
         phases={},
         messages=world.messages,
@@ -78,17 +80,24 @@ def _step(when: float | str) -> int | None:
     return int(text[4:]) if text.startswith("step") else None
 
 
-def _ending(rank: int, outcome: bytes | MusterError | None, at: float) -> Ending:
+def _ending(
+    rank: int,
+    outcome: bytes | MusterError | None,
+    at: float,
+    findings: Callable[[tuple[Cause, ...]], tuple[Finding, ...]],
+) -> Ending:
     if isinstance(outcome, bytes):
         return Ending(process=rank, at=at, phase="closing", how="go")
     if outcome is None:
         return Ending(process=rank, at=at, phase="", how="killed")
     if not isinstance(outcome, MusterRefused):
         raise InvariantError(f"rank {rank} ended with {outcome!r}")
-    found = tuple(map(_finding, outcome.answer.causes))
+    found = findings(outcome.answer.causes)
     return Ending(process=rank, at=at, phase="closing", how="no", findings=found)
 
 
-def _finding(cause: Cause) -> Finding:
-    ranks = () if cause.process is None else (cause.process,)
-    return finding(cause.code or "RM006", cause.message, ranks=ranks)
+def _findings(causes: tuple[Cause, ...]) -> tuple[Finding, ...]:
+    return tuple(
+        finding(c.code or "RM006", c.message, ranks=() if c.process is None else (c.process,))
+        for c in causes
+    )
