@@ -223,3 +223,31 @@ def test_slurm_says_where_the_root_is(network):
 def test_a_root_that_comes_late_is_waited_for(network, root):
     """Nobody says where it listens before it knows its way to the root."""
     assert outcomes(muster(network, root, before=after(1.2, 0), deadline_s=4.0)) == AGREE
+
+
+@pytest.fixture
+def translated(network) -> Iterator[None]:
+    """Whatever the second host sends comes from an address at which it does not listen."""
+    if shutil.which("iptables") is None:
+        pytest.skip("needs iptables")
+    rule = ("POSTROUTING", "-p", "tcp", "-o", "eth0", "-j", "SNAT", "--to-source", "10.77.0.42")
+    second = network.hosts[1]
+    try:
+        second.run("iptables", "-w", "-t", "nat", "-A", *rule)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no address translation here: {error.stderr.strip()}")
+    second.run("ip", "addr", "add", "10.77.0.42/24", "dev", "eth0")
+    yield
+    second.run("iptables", "-w", "-t", "nat", "-F")
+    second.run("ip", "addr", "del", "10.77.0.42/24", "dev", "eth0")
+
+
+@pytest.mark.usefixtures("translated")
+def test_an_address_that_is_translated_is_a_warning(network):
+    """A process is seen elsewhere than it says, and is one of us all the same."""
+    root, *others = muster(network)
+    assert root.findings == [("RM608", "3-5")]
+    assert root.messages == [
+        "device(s) 3-5 advertise 10.77.0.2 (routable), and are seen from 10.77.0.42"
+    ]
+    assert {each.verdict for each in (root, *others)} == {"agree"}

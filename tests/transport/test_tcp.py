@@ -104,8 +104,7 @@ def test_a_process_that_is_behind_is_turned_away():
 
 
 def replayed() -> bytes:
-    ends = ("127.0.0.1:1", "127.0.0.1:2")
-    return next(dial(US, Identity(3, 3, 1), Role.CENSUS, b"n" * 16, ends)).send
+    return next(dial(US, Identity(3, 3, 1), Role.CENSUS, b"n" * 16)).send
 
 
 STRANGERS = {

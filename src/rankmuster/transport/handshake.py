@@ -8,7 +8,9 @@
 Knows no socket and no randomness: each side is a generator that yields what to send and how many
 bytes it needs next. The listener reads one hello (80 bytes) and nothing more before it believes
 that the other side knows the secret. Whatever is wrong ends in `Refused`, which says what kind of
-stranger that was.
+stranger that was. Addresses are no part of it: they may be translated on the way, and whoever carries
+bytes between two processes can neither read a key out of them nor change one. What a process says
+of its address is in its card, which the root compares with what it sees (RM608).
 """
 
 from __future__ import annotations
@@ -121,13 +123,8 @@ class Hello(NamedTuple):
         return self.pack(bytes(PROOF_BYTES))[:-PROOF_BYTES]
 
 
-def dial(
-    us: Credentials, me: Identity, role: Role, nonce: bytes, addresses: tuple[str, str]
-) -> Exchange:
-    """The dialler's side; *addresses* are the dialler's and the listener's, as this end sees them.
-
-    Raises `Refused`.
-    """
+def dial(us: Credentials, me: Identity, role: Role, nonce: bytes) -> Exchange:
+    """The dialler's side. Raises `Refused`."""
     mine = Hello(VERSION, role, us.epoch, me, nonce)
     hello = mine.pack(us.proof(b"dialler", mine.body))
     answer = yield Turn(hello, REFUSAL.size)
@@ -138,14 +135,13 @@ def dial(
     theirs, proof = _unpack(answer)
     if not hmac.compare_digest(proof, us.proof(b"listener", theirs.body, hello)):
         raise Refused(Why.SECRET)
-    whole = _transcript(hello, answer, addresses)
-    yield Turn(us.proof(b"confirm", whole), 0)
+    yield Turn(us.proof(b"confirm", hello + answer), 0)
     to_listener, to_dialler = _keys(us, mine.nonce + theirs.nonce)
     return Proven(theirs.identity, role, to_listener, to_dialler)
 
 
-def listen(us: Credentials, me: Identity, nonce: bytes, addresses: tuple[str, str]) -> Exchange:
-    """The listener's side; *addresses* are the dialler's and the listener's, as seen from here.
+def listen(us: Credentials, me: Identity, nonce: bytes) -> Exchange:
+    """The listener's side.
 
     Raises `Refused`; its `reply` is empty where the other side has proven nothing but noise.
     """
@@ -160,8 +156,7 @@ def listen(us: Credentials, me: Identity, nonce: bytes, addresses: tuple[str, st
     mine = Hello(VERSION, 0, us.epoch, me, nonce)
     answer = mine.pack(us.proof(b"listener", mine.body, hello))
     confirm = yield Turn(answer, PROOF_BYTES, knocked=(theirs.identity, Role(theirs.role)))
-    whole = _transcript(hello, answer, addresses)
-    if not hmac.compare_digest(confirm, us.proof(b"confirm", whole)):
+    if not hmac.compare_digest(confirm, us.proof(b"confirm", hello + answer)):
         raise Refused(Why.CONFIRM)
     to_listener, to_dialler = _keys(us, theirs.nonce + nonce)
     return Proven(theirs.identity, Role(theirs.role), to_dialler, to_listener)
@@ -184,10 +179,6 @@ def _unpack(message: bytes) -> tuple[Hello, bytes]:
 
 def _refusal(us: Credentials, why: Why) -> bytes:
     return REFUSAL.pack(REFUSAL_MAGIC, why, us.epoch)
-
-
-def _transcript(hello: bytes, answer: bytes, addresses: tuple[str, str]) -> bytes:
-    return hello + answer + "|".join(addresses).encode()
 
 
 def _keys(us: Credentials, nonces: bytes) -> tuple[bytes, bytes]:

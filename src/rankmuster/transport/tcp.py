@@ -188,7 +188,7 @@ class TcpEndpoint:
                 return
             link = self._new_link(sock)
             self._turn_away(self._guests.arrive(link))
-            self._welcome(link, sock)
+            self._welcome(link)
 
     def _close_door(self, listener: socket.socket) -> None:
         """Accept nobody for a while; callers wait in the kernel's queue."""
@@ -199,13 +199,8 @@ class TcpEndpoint:
         self._closed_doors.pop(listener, None)
         self._selector.register(listener, selectors.EVENT_READ, lambda _: self._accept(listener))
 
-    def _welcome(self, link: Link, sock: socket.socket) -> None:
-        try:
-            ends = ends_of(sock)
-        except OSError:  # it reset the connection while that waited for us
-            self._refuse(link, LEFT)
-            return
-        link.begin(listen(self._us, self._me, self._nonce(), (ends.theirs, ends.ours)))
+    def _welcome(self, link: Link) -> None:
+        link.begin(listen(self._us, self._me, self._nonce()))
         self._watch(link, selectors.EVENT_READ)
         self._readable(link)  # the hello is often here already
 
@@ -248,10 +243,10 @@ class TcpEndpoint:
             self._retry(link)
             return
         try:
-            ends = ends_of(link.sock)
+            link.sock.getpeername()
         except OSError:
             return  # not yet
-        link.begin(dial(self._us, self._me, link.role, self._nonce(), (ends.ours, ends.theirs)))
+        link.begin(dial(self._us, self._me, link.role, self._nonce()))
         self._flush_link(link)
 
     def _retry(self, link: Link) -> None:
