@@ -40,6 +40,7 @@ T = TypeVar("T")
 FIRST_LOOK_S, LOOK_GROWTH, LAST_LOOK_S = 0.002, 1.2, 0.05  # at work that is done aside
 # In a unique id, whose nonce is enough, where nobody listens.
 NOWHERE = ("0.0.0.0", 0)  # noqa: S104 nobody binds to it
+ROOT_UNREACHED = "give all processes an address of device 0's host that every host reaches"
 # What the handshake says to who is turned away, as findings.
 TURNED_AWAY = {"refused: wrong secret": "RM606", "refused: other version": "RM607"}
 
@@ -259,6 +260,8 @@ class BringUp:
             return None
         report = board.root.report()
         new = [found for found in board.strangers() if found not in report.findings]
+        if not board.root.ends and report.absent and (odd := board.misplaced_root()):
+            new.append(odd)
         return report.adding(*new, timings=self.watch.phases)
 
     def close(self) -> None:
@@ -326,7 +329,8 @@ class BringUp:
     def _first_cause(self, members_of: dict[bytes, SubGroup], phase: str) -> Cause | None:
         """The gravest reason among our groups' outcomes to say no, None if there is none."""
         for seat, why in self.board.unreached().items():
-            message = f"process {seat} cannot be reached at {why}"
+            us = f"process {self.board.seat} on {self.place.host}"
+            message = f"{us} cannot reach process {seat} at {why}"
             return Cause(message=message, code=UNREACHABLE, phase=phase, process=seat)
         no: MusterError | None = None
         cause: Cause | None = None
@@ -401,8 +405,11 @@ class BringUp:
             )
             raise Ended([finding(code, message, ranks=(0,) if code == "RM602" else ())])
         if self.deadline.passed:
+            fix = None
             message = f"no answer from the root within {self.deadline.whole_s:g} s"
-            raise Ended([finding("RM603", message, ranks=(0,))])
+            if why := board.root_trouble():
+                message, fix = f"{message}: {why}", ROOT_UNREACHED
+            raise Ended([finding("RM603", message, ranks=(0,), fix=fix)])
 
 
 def group_key(members: SubGroup, purpose: bytes = b"group") -> bytes:

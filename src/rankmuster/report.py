@@ -51,6 +51,8 @@ def answer(each: Finding) -> Verdict:
         return "undecided"
     if each.severity is not Severity.ERROR:
         return "agree"
+    if each.code == "RM608":  # a peer tried to reach it, and could not
+        return "undecided"
     if each.code in BETWEEN_PROGRAMS or each.code.startswith("RM3"):
         return "differ"
     return "invalid" if each.code.startswith(("RM0", "RM1", "RM2")) else "agree"

@@ -19,8 +19,14 @@ from rankmuster.census import Card
 from rankmuster.checking import check
 from rankmuster.communicator import Communicator
 from rankmuster.copies import ProgramCopy
-from rankmuster.errors import InvalidProgram, UnreadableInput, UnsupportedFormat, WorldMismatch
-from rankmuster.finding import Finding, finding
+from rankmuster.errors import (
+    InvalidProgram,
+    OutOfResources,
+    UnreadableInput,
+    UnsupportedFormat,
+    WorldMismatch,
+)
+from rankmuster.finding import Finding, Severity, finding
 from rankmuster.group import SubGroup
 from rankmuster.launch import engines
 from rankmuster.launch.base import NO_OPTIONS, LaunchOptions, Place
@@ -35,6 +41,7 @@ from rankmuster.root import is_suspect, pack_program
 from rankmuster.signature.canonical import content_digest, program_digest
 from rankmuster.switchboard import Waits
 from rankmuster.transport.base import Deadline, Transport
+from rankmuster.transport.interfaces import NoSuchInterface
 from rankmuster.transport.limits import allow, needed
 from rankmuster.verify import verify
 from rankmuster.version import VERSION
@@ -294,6 +301,7 @@ def _read(place: Place, read_program: Callable[[], Program]) -> tuple[Program, t
 
 def _card(up: BringUp, held: Held, path: str) -> Card:
     place = up.place
+    address, trouble = _door(up) if place.processes > 1 else ("", ())
     return Card(
         process=place.process,
         devices=place.devices,
@@ -310,11 +318,22 @@ def _card(up: BringUp, held: Held, path: str) -> Card:
         program=held.digest,
         ledger=held.ledger.to_bytes(16, "little"),
         suspect=held.suspect,
-        address=up.listen() if place.processes > 1 else "",  # the local barrier dials everybody
+        address=address,
         wants=fold(held.peers),
         path=path,
-        findings=(*place.findings, *held.problems),
+        findings=(*place.findings, *held.problems, *trouble),
     )
+
+
+def _door(up: BringUp) -> tuple[str, tuple[Finding, ...]]:
+    """Where our peers reach us, which the local barrier does; or why they cannot: all are told."""
+    try:
+        return up.listen(), ()
+    except (NoSuchInterface, OutOfResources) as error:
+        message = f"process {up.place.process} on {up.place.host}: {error.what}"
+        severity, fix = Severity.ERROR, error.fix or None
+        trouble = finding("RM608", message, ranks=up.place.devices, severity=severity, fix=fix)
+        return "", (trouble,)
 
 
 def _smaller_world(program: Program, place: Place) -> tuple[Finding, ...]:

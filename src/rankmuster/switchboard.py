@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from rankmuster.address import Ends, Reach, join_address, reach_of, split_address
+from rankmuster.address import USELESS, Ends, Reach, join_address, reach_of, split_address
 from rankmuster.census import Card, Census, margin_s
 from rankmuster.errors import InvariantError, RemoteProtocolError
 from rankmuster.finding import Finding, finding
@@ -49,7 +49,7 @@ from rankmuster.transport.base import (
     Received,
     Role,
 )
-from rankmuster.transport.doors import open_door
+from rankmuster.transport.doors import addresses_behind, open_door
 from rankmuster.transport.framing import Frame, Kind
 from rankmuster.transport.handshake import Credentials
 from rankmuster.transport.interfaces import choose
@@ -202,6 +202,28 @@ class Switchboard:
             for handle, why in there
             if handle in seats and seats[handle] not in gone
         }
+
+    def root_trouble(self) -> str:
+        """Where the root was dialled, and what is wrong there; "" where it is connected."""
+        if not isinstance(self.endpoint, TcpEndpoint):
+            return ""
+        return self.endpoint.unreached().get(self._root_handle, "")
+
+    def misplaced_root(self) -> Finding | None:
+        """RM608 of a root that does not listen where the others were told to dial it."""
+        host, door = self._root_host(), self._door
+        if door is None or self.place.open_door is None or reach_of(host) is Reach.NAME:
+            return None
+        there = addresses_behind(door)
+        if host not in there:
+            useful = [each for each in there if reach_of(each) is Reach.ROUTABLE] or there
+            why = f"and it listens on {', '.join(useful)} of {self.place.host}"
+        elif reach_of(host) in USELESS:
+            why = f"a {reach_of(host)} address, which leads every other host to itself"
+        else:
+            return None
+        message = f"the others look for the root at {host}, {why}"
+        return finding("RM608", message, ranks=self.place.devices)
 
     def _root_host(self) -> str:
         return split_address(self.place.root)[0]

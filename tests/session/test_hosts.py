@@ -29,6 +29,7 @@ from rankmuster.transport.base import Deadline
 PROGRAM = Path(__file__).parents[2] / "examples" / "ring.json"
 DEVICES = ("0-2", "3-5", "6-7")
 ROOT = "10.77.0.1:20480"
+SHORT_S = 1.0  # a deadline that is going to pass
 LATE_S = 1.0
 NEW_MOUNTS, NEW_NAMES, NEW_NETWORK = 0x20000, 0x4000000, 0x40000000  # CLONE_NEWNS, ...UTS, ...NET
 BIND, PRIVATE = 0x1000, 0x44000  # MS_BIND, MS_REC | MS_PRIVATE
@@ -135,7 +136,7 @@ def muster(
     network: Network,
     root: str = ROOT,
     *,
-    deadline_s: float = 2.0,
+    deadline_s: float = 5.0,
     on_phase: Callable[[int, str], None] = lambda _number, _phase: None,
     before: Callable[[int], None] = lambda _number: None,
     each: Mapping[int, Mapping[str, str]] | None = None,
@@ -222,7 +223,7 @@ def test_slurm_says_where_the_root_is(network):
 @pytest.mark.parametrize("root", [ROOT, "trn1:20480"])
 def test_a_root_that_comes_late_is_waited_for(network, root):
     """Nobody says where it listens before it knows its way to the root."""
-    assert outcomes(muster(network, root, before=after(1.2, 0), deadline_s=4.0)) == AGREE
+    assert outcomes(muster(network, root, before=after(1.2, 0))) == AGREE
 
 
 @pytest.fixture
@@ -251,3 +252,79 @@ def test_an_address_that_is_translated_is_a_warning(network):
         "device(s) 3-5 advertise 10.77.0.2 (routable), and are seen from 10.77.0.42"
     ]
     assert {each.verdict for each in (root, *others)} == {"agree"}
+
+
+@pytest.mark.parametrize(
+    ("root", "interface", "hint", "trouble"),
+    [
+        ("10.77.0.9:20480", "", "10.77.0.9, and it listens on 10.77.0.1, ", "no answer"),
+        ("10.77.0.2:20480", "", "10.77.0.2, and it listens on 10.77.0.1, ", "Connection refused"),
+        ("172.17.0.1:20480", "", "172.17.0.1, a bridge address, which", "Connection refused"),
+        (ROOT, "docker0", "10.77.0.1, and it listens on 172.17.0.1 of trn1", "Connection refused"),
+    ],
+)
+def test_a_root_that_is_not_where_it_is_said_to_be(network, root, interface, hint, trouble):
+    """Both ends say what they know of it: where one listens, and what the others find there."""
+    odd = {0: {"RANKMUSTER_INTERFACE": interface}}
+    first, *others = muster(network, root, each=odd, deadline_s=SHORT_S)
+    assert first.findings == [("RM601", "3-7"), ("RM608", "0-2")]
+    assert first.messages[1].startswith(f"the others look for the root at {hint}")
+    why = f"no answer from the root within 1 s: {root}: {trouble}"
+    assert [each.messages for each in others] == [[why]] * 2
+
+
+def test_an_interface_that_is_none_is_told_to_all(network):
+    """The process that was told a wrong one takes part, to say so."""
+    said = muster(network, each={1: {"RANKMUSTER_INTERFACE": "eth7"}})
+    assert outcomes(said) == [("undecided", [("RM608", "3-5")])] * 3
+    for each in said:
+        assert each.messages[0].startswith("process 1 on trn2: interface 'eth7' matches none of lo")
+        assert each.took_s < 1.0
+
+
+def test_a_bridge_that_every_host_has_is_named_with_who_found_nobody_there(network):
+    """Whoever listens on it is told apart from where it is seen, and cannot be reached."""
+    root, *others = muster(
+        network, each={1: {"RANKMUSTER_INTERFACE": "docker0"}}, deadline_s=SHORT_S
+    )
+    assert outcomes([root]) == [("undecided", [("RM608", "3-5"), ("RM608", "3-5")])]
+    assert root.messages[0].startswith("device(s) 3-5 advertise 172.17.0.1 (bridge), and are seen")
+    assert root.messages[1].startswith("process 2 on trn3 cannot reach process 1 at 172.17.0.1:")
+    assert [each.messages for each in others] == [root.messages[1:]] * 2
+
+
+def test_a_path_that_is_blocked_is_named_by_both_its_ends(network):
+    """Two processes see the root and not each other: nothing that one sends to the other comes."""
+    third = network.hosts[2]
+    nobody = ("10.77.0.2", "dev", "eth0", "lladdr", "02:00:00:00:00:99", "nud", "permanent")
+    third.run("ip", "neigh", "replace", *nobody)
+    said = muster(network, deadline_s=SHORT_S)
+    third.run("ip", "neigh", "del", "10.77.0.2", "dev", "eth0")
+    assert outcomes(said) == [("undecided", [("RM608", "6-7"), ("RM608", "3-5")])] * 3
+    ways = [message.rpartition(":")[0].rpartition(":")[0] for message in said[0].messages]
+    assert ways == [
+        "process 1 on trn2 cannot reach process 2 at 10.77.0.3",
+        "process 2 on trn3 cannot reach process 1 at 10.77.0.2",
+    ]
+    assert max(each.took_s for each in said) < SHORT_S + LATE_S
+
+
+@pytest.mark.parametrize(
+    ("dark", "phase"), [(0, "read"), (0, "bootstrap"), (1, "census"), (1, "closing")]
+)
+def test_a_host_that_goes_dark_is_named_within_the_deadline(network, dark, phase):
+    """Its cable is pulled, so that nobody hears of its end, and it of nobody's."""
+    cable = f"p{dark + 1}"
+
+    def pull(number: int, name: str) -> None:
+        if (number, name) == (dark, phase):
+            network.switch.run("ip", "link", "set", cable, "down")
+
+    said = muster(network, on_phase=pull, deadline_s=SHORT_S)
+    network.switch.run("ip", "link", "set", cable, "up")
+    lit = [each for number, each in enumerate(said) if number != dark]
+    assert {each.verdict for each in lit} == {"undecided"}
+    # Of a root that never spoke nothing is known but that it holds device 0.
+    named = {ranks for each in lit for _, ranks in each.findings}
+    assert named in ({DEVICES[dark]}, {DEVICES[dark].partition("-")[0]})
+    assert max(each.took_s for each in said) < SHORT_S + LATE_S

@@ -199,10 +199,10 @@ def test_an_address_that_cannot_be_reached_is_named(monkeypatch):
 
     monkeypatch.setattr(Switchboard, "listen", elsewhere)
     outcomes, report = muster_world([step] * 8, deadline_s=2.0, change=away)
-    assert {(each.verdict, *each.findings) for each in outcomes} == {("agree", ("RM608", "4"))}
+    assert {(each.verdict, *each.findings) for each in outcomes} == {("undecided", ("RM608", "4"))}
     (found,) = report["findings"]
     assert found["severity"] == "error"
-    assert "process 4 cannot be reached at 127.0.0.9:" in found["message"]
+    assert "cannot reach process 4 at 127.0.0.9:" in found["message"]
     assert "Connection refused" in found["message"]
 
 

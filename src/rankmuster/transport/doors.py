@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 
 from rankmuster.address import Reach, join_address, reach_of
 from rankmuster.errors import OutOfResources
-from rankmuster.transport.interfaces import choose
+from rankmuster.transport.interfaces import choose, interfaces
 
 BACKLOG = 4096  # the kernel cuts it to its own bound (net.core.somaxconn)
 
@@ -32,6 +33,14 @@ def open_door(host: str, port: int = 0, interface: str = "") -> socket.socket:
             f"cannot listen on {place}: {error.strerror}",
             fix="say --root host:port with a free port, the same to every process",
         ) from error
+
+
+def addresses_behind(door: socket.socket) -> list[str]:
+    """The addresses, without zones, at which others reach a listening socket of this host."""
+    host = door.getsockname()[0].removeprefix("::ffff:")
+    if ipaddress.ip_address(host.partition("%")[0]).is_unspecified:
+        return [each.address.partition("%")[0] for each in interfaces()]
+    return [host]
 
 
 def _listen(where: str, port: int) -> socket.socket:

@@ -8,9 +8,11 @@
 Knows no socket and no randomness: each side is a generator that yields what to send and how many
 bytes it needs next. The listener reads one hello (80 bytes) and nothing more before it believes
 that the other side knows the secret. Whatever is wrong ends in `Refused`, which says what kind of
-stranger that was. Addresses are no part of it: they may be translated on the way, and whoever carries
-bytes between two processes can neither read a key out of them nor change one. What a process says
-of its address is in its card, which the root compares with what it sees (RM608).
+stranger that was.
+
+Addresses are no part of it: they may be translated on the way, and whoever carries bytes between
+two processes can neither take a key from them nor change one unseen. What a process says of its
+own address is in its card, which the root compares with what it sees (RM608).
 """
 
 from __future__ import annotations
