@@ -139,6 +139,8 @@ class Switchboard:
         self._dialled: dict[int, int] = {}  # seat -> handle to send on
         self._gone: set[int] = set()  # seats of processes that were lost
         self._inbound: dict[int, Identity] = {}  # handles of peers that send to us
+        self._knocking: dict[int, int] = {}  # handle -> seat on the root's host, not proven yet
+        self._cut: set[int] = set()  # seats of those whose other connections have ended
         self._passed_on: dict[int, int] = {}  # at the root: device there -> census handle
 
     def reach_root(self, *, heard: bool) -> Waits[None]:
@@ -410,7 +412,11 @@ class Switchboard:
                 if (ends := self._ends(handle)) is not None:
                     self.root.ends[handle] = ends
                 self.root.join(handle, *identity)
+            case Knocked(handle, identity, Role.PEER) if self.by_root:
+                if (seat := self._seat_of(identity.first_device)) in self.by_root:
+                    self._knocking[handle] = seat
             case Joined(handle, identity, Role.PEER):
+                self._knocking.pop(handle, None)
                 self._inbound[handle] = identity
             case Lost(handle, why):
                 self._take_loss(handle, why)
@@ -450,19 +456,30 @@ class Switchboard:
                 root.lose(handle, why, self.now())
             elif handle == self._root_handle:
                 self.root_lost = why
+        elif handle in self._knocking and self._knocking[handle] not in self._cut:
+            del self._knocking[handle]  # only a handshake failed
         elif (seat := self._seat_behind(handle)) is not None:
-            self._inbound.pop(handle, None)
-            # Connections do not wait for each other: its last frames may be on the one it dialled.
-            if all(self._seat_of(who.first_device) != seat for who in self._inbound.values()):
-                self._lose_seat(seat, why)
-            # So may the answer be on the census': a root that has said go may leave.
-            if handle == self._root_handle or (root is not None and handle in root.seats):
-                self.closing.lost(seat, why)
-            if handle == self._root_handle and not self.closing.outcome:
-                self.groups.expire()  # the answer can only be no: say so to whoever waits for us
-            if root is not None and not self.answered:
-                for other in root.seats[1:]:
-                    self._send(other, Gone(process=seat, why=why))
+            self._lose_connection(handle, seat, why)
+
+    def _lose_connection(self, handle: int, seat: int, why: str) -> None:
+        """One connection with a process of the plan has ended."""
+        root = self.root
+        self._inbound.pop(handle, None)
+        self._knocking.pop(handle, None)
+        # Connections do not wait for each other: its last frames may be on the one it dialled, or
+        # on the one that it is dialling.
+        if seat in self._knocking.values():
+            self._cut.add(seat)
+        elif all(self._seat_of(who.first_device) != seat for who in self._inbound.values()):
+            self._lose_seat(seat, why)
+        # So may the answer be on the census': a root that has said go may leave.
+        if handle == self._root_handle or (root is not None and handle in root.seats):
+            self.closing.lost(seat, why)
+        if handle == self._root_handle and not self.closing.outcome:
+            self.groups.expire()  # the answer can only be no: say so to whoever waits for us
+        if root is not None and not self.answered:
+            for other in root.seats[1:]:
+                self._send(other, Gone(process=seat, why=why))
 
     def _seat_behind(self, handle: int) -> int | None:
         """The process at the other end of a connection; None for one that has no seat."""
@@ -470,6 +487,8 @@ class Switchboard:
             return 0
         if self.root is not None and handle in self.root.seats:
             return self.root.seats.index(handle)
+        if handle in self._knocking:
+            return self._knocking[handle]
         if handle in self._inbound:
             return self._seat_of(self._inbound[handle].first_device)
         return next((seat for seat, dialled in self._dialled.items() if dialled == handle), None)
