@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from protocol_worlds import OTHER, SIGNATURE, UNIQUE_ID, musters, says, verdicts
 
@@ -128,3 +130,15 @@ def test_a_large_world_with_one_liar_refuses_in_seconds() -> None:
     assert verdicts(world.outcome.values()) == {"no"}
     assert world.messages == 4 * 4095
     assert world.rounds <= 2 * 12 + 2
+
+
+def test_world_after_world_leaves_nothing_behind() -> None:
+    """What a run leaves that holds itself, errors with their frames, is collected as ever."""
+
+    def held_after(worlds: int) -> int:
+        for seed in range(worlds):
+            simulate(musters(16), seed, dies={5: seed % 9})
+        return len(gc.get_objects())
+
+    before = held_after(20)
+    assert held_after(300) - before < 20_000

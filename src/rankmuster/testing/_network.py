@@ -127,9 +127,6 @@ class World(ABC, Generic[T]):
     def waiting(self) -> Iterator[tuple[int, Send | Recv]]:
         return ((rank, step) for rank, step in enumerate(self.at) if step is not None)
 
-    def standing(self, rank: int) -> Send | Recv | None:
-        return self.at[rank] if rank < self.size else None
-
     def key(self, rank: int, step: Send | Recv) -> int:
         if isinstance(step, Send):
             return rank << BITS | step.peer
@@ -242,6 +239,8 @@ class Buffered(World[T]):
     def send(self, rank: int, step: Send) -> MusterError | None:
         if step.peer in self.gone:  # a kernel may take it, or know better
             return self.trouble(step) if self.random() < 0.5 else None
+        if step.peer >= self.size:
+            return None
         key = rank << BITS | step.peer
         link = self.links.get(key)
         if link is None:
@@ -265,7 +264,7 @@ class Buffered(World[T]):
         if len(link.frames) == link.here:
             return  # lost with its sender
         source, rank = link.source, link.rank
-        step = self.standing(rank)
+        step = self.at[rank]
         if source in self.gone and source in self.dies and self.random() < 0.5:
             self.lose(link)
         elif self.skew and self.skew[link.key] > 0:
@@ -293,7 +292,7 @@ class Buffered(World[T]):
         del link.frames[link.here :]
         if not link.frames:
             del self.links[link.key]
-        if self.standing(link.rank):
+        if self.at[link.rank]:
             self.give_up_soon(link.rank)
 
 
@@ -311,7 +310,7 @@ class Rendezvous(World[T]):
         return WAIT
 
     def is_settled(self, rank: int, step: Send | Recv) -> bool:
-        other = self.standing(step.peer)
+        other = self.at[step.peer] if step.peer < self.size else None
         if other is None or other.peer != rank or type(other) is type(step):
             return False
         return not self.skew[self.key(rank, step)]

@@ -56,9 +56,6 @@ def collector_paused() -> Iterator[None]:
         yield
     finally:
         if was_on:
-            if not gc.get_freeze_count():  # nor walk what is left: it is old at once, unseen
-                gc.freeze()
-                gc.unfreeze()
             gc.enable()
 
 
