@@ -288,16 +288,13 @@ class BringUp:
         """Nobody goes on before all processes of this host have come so far (S0 §5).
 
         It runs over the trees of a bootstrap: their connections are mostly open already, and a
-        connection costs far more than a round. Where this host is the whole world, that is what
-        the closing round sees to.
+        connection costs far more than a round.
         """
         self.begin("barrier")
         board = self.board
         assert board.plan is not None
         assert board.seating is not None
         local = unfold(board.plan.local)
-        if len(local) == board.seating.processes:
-            return cause
         members = tuple(board.seating.devices_of(seat)[0] for seat in local)
         key = group_key(members, b"barrier")
         rank = members.index(min(self.place.devices))
