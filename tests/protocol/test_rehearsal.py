@@ -158,11 +158,11 @@ def test_who_wakes_in_the_last_moment_is_named_alone() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(2, 6))
 def test_who_wakes_in_the_last_moment_in_many_worlds(seed: int) -> None:
-    """All but a few in five thousand, where it was ready itself, and too late for others only."""
+    """All but three in five thousand, where it was ready itself, and too late for others only."""
     rng = random.Random(seed)
     worlds = [wakes_late(rng) for _ in range(5000)]
     broken = [each.replay for each in worlds if list(rehearse(each).broken())]
-    assert len(broken) <= 5, broken
+    assert len(broken) <= 3, broken
 
 
 def test_whoever_lies_is_named() -> None:

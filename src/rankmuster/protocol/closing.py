@@ -1,8 +1,9 @@
 """The closing round: everybody reports ready or a first cause to process 0, which answers go or no.
 
 This is what makes the outcome one: nobody is *up* by its own bootstrap, only by the root's *go*.
-A process that loses the root before *go* says no. The only split left is the root's own death
-between two of its *go* frames, and then those without name the root (design: the closing round).
+A process that loses the root before *go* says no. The only split left is the root's own death, or
+a sleep beyond the deadline, before the last of its *go* frames; those without name the root
+(design: the closing round).
 It runs over the star of census connections and knows processes, not devices or groups.
 """
 

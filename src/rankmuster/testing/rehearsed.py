@@ -181,18 +181,19 @@ class Rehearsed:
         return hows
 
     def _is_roots_last_word(self) -> bool:
-        """Whether the root fell between two of its go frames, and those without name it.
+        """Whether the root fell, or froze, before the last of its go frames; those without name it.
 
         No protocol can prevent that one: whoever has the last word may die in the middle of it.
         """
-        dead_root = any(each.process == 0 and not each.lives for each in self.endings)
+        fell = any(each.process == 0 and not each.lives for each in self.endings)
+        froze = any(each.process == 0 and each.kind == "delay" for each in self.scenario.faults)
         root = set(self.scenario.devices(0))
         blames_root = (
             {device for found in each.findings for device in found.ranks} <= root
             for each in self.living
             if each.how != "go"
         )
-        return dead_root and "hangs" not in self._hows() and all(blames_root)
+        return (fell or froze) and "hangs" not in self._hows() and all(blames_root)
 
 
 def slowest_path(last: Packet | None) -> tuple[Hop, ...]:
