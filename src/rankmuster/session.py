@@ -145,12 +145,13 @@ def _place(
     engine: str | Transport, environ: Mapping[str, str], options: LaunchOptions, deadline: Deadline
 ) -> Place | None:
     """Where we stand by whatever launched us; None where nothing did."""
-    if isinstance(engine, str):
-        name = engines.choose(engine, environ, options)
-        if name == engines.TCP:
-            return launch.place(environ, options, deadline)
-        engine = engines.connect(name, environ, deadline)
-    return carried(engine, environ, options)
+    if not isinstance(engine, str):
+        return carried(engine, environ, options)
+    name = engines.choose(engine, environ, options)
+    if name == engines.TCP:
+        return launch.place(environ, options, deadline)
+    transport = engines.connect(name, environ, deadline)
+    return carried(transport, environ, options, launch.detect(environ))
 
 
 def alone(program: Program) -> Place:
@@ -195,6 +196,8 @@ def join(
             return up.board.drive(come_up(up, read_program, path, aside=aside))
     except BaseException:
         up.close()
+        if place.at_plan is not None:  # nobody will come any more
+            place.at_plan()
         raise
 
 

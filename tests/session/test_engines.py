@@ -15,6 +15,7 @@ from rankmuster.errors import MissingPackage
 from rankmuster.launch import engines
 from rankmuster.launch.base import BrokenLaunch, LaunchOptions
 from rankmuster.launch.place import carried
+from rankmuster.launch.slurm import Slurm
 from rankmuster.program import Program
 from rankmuster.report import Disagreement, Report
 from rankmuster.session import muster
@@ -116,6 +117,14 @@ def test_device_0_belongs_to_process_0():
     """Process 0 leads where nobody has an address."""
     with pytest.raises(BrokenLaunch, match="says 1, and we are to hold devices 0-1; give dev"):
         carried(Loopback(4).transport(1), {}, LaunchOptions(devices=(0, 1)))
+
+
+def test_a_library_that_the_launcher_does_not_know_is_refused():
+    """Each task of srun without --mpi is an MPI of its own, and would be a world that agrees."""
+    task = {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4"}
+    message = "says 1, SLURM_STEP_NUM_TASKS says 4: slurm and this library do not know each other"
+    with pytest.raises(BrokenLaunch, match=message):
+        carried(Loopback(1).transport(0), task, launcher=Slurm)
 
 
 def test_a_contradiction_is_brought_along():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -33,6 +34,10 @@ SLURM = {  # srun -N2 -n4, task 2
     "SLURM_STEP_NODELIST": "trn[07-08]",
     "SLURM_LOCALID": "0",
     "SLURM_NTASKS": "4",
+}
+COMPONENTS = {  # srun -w trn09 -n 2 : -w trn07,trn08 -n 2
+    "SLURM_JOB_NODELIST_HET_GROUP_0": "trn09",
+    "SLURM_JOB_NODELIST_HET_GROUP_1": "trn[07-08]",
 }
 OPEN_MPI = {  # mpirun -n 4 on one host, Open MPI 4
     "OMPI_COMM_WORLD_RANK": "3",
@@ -108,6 +113,8 @@ def test_every_launcher_says_where_we_stand(name, environ, process, processes, d
     [
         (SLURM, "trn07"),
         ({**SLURM, "SLURM_STEP_NUM_NODES": "1"}, "127.0.0.1"),
+        ({**SLURM, **COMPONENTS, "SLURM_STEP_NODELIST": "trn[07-09]"}, "trn09"),
+        ({**SLURM, **COMPONENTS}, "trn07"),  # a step of the second component alone
         (OPEN_MPI, "127.0.0.1"),
         (MPICH, "127.0.0.1"),
         (TORCHRUN, "127.0.0.1"),
@@ -234,6 +241,12 @@ def test_sources_that_contradict_each_other_are_named(changes, message):
         ({**NEURON, "NEURON_PJRT_PROCESSES_NUM_DEVICES": "2,"}, {}, "is no list of counts"),
         ({**MPICH, "MPI_LOCALNRANKS": "1"}, {}, "does not say on which host"),
         ({**SLURM, "RANKMUSTER_DEVICES": "3-1"}, {}, "RANKMUSTER_DEVICES='3-1'"),
+        ({**SLURM, "SLURM_DISTRIBUTION": "arbitrary"}, {}, "does not say on which node task 0"),
+        (
+            {**SLURM, "SLURM_PROCID": "0", "SLURMD_NODENAME": "trn08"},
+            {},
+            "task 0 runs on trn08, not on trn07, the first node; say --root",
+        ),
     ],
 )
 def test_answers_that_cannot_be_are_quoted(environ, options, message):
@@ -301,6 +314,21 @@ def test_under_slurm_device_0_makes_a_key_that_the_others_find(tmp_path):
     assert key.stat().st_mode & 0o777 == 0o600
     root.at_plan()
     assert not key.exists()
+
+
+def test_a_cancelled_job_leaves_no_key(tmp_path):
+    """Slurm ends its tasks with SIGTERM, perhaps before everybody has come."""
+    (tmp_path / "p.json").write_text(PROGRAM)
+    task = {**SLURM, "SLURM_PROCID": "0", "SLURM_STEP_NUM_NODES": "1", "SLURM_JOB_ID": "4713"}
+    task |= {"XDG_STATE_HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-m", "rankmuster", "up", "--program", str(tmp_path / "p.json")]
+    with subprocess.Popen(command, env=task, stderr=subprocess.PIPE) as root:
+        assert root.stderr is not None
+        root.stderr.readline()  # where the root listens
+        assert list(tmp_path.rglob("*.key"))
+        root.terminate()
+    assert root.returncode == 128 + signal.SIGTERM
+    assert not list(tmp_path.rglob("*.key"))
 
 
 def test_an_older_attempt_has_a_lower_epoch():

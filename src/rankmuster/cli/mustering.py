@@ -22,9 +22,10 @@ import msgspec
 from rankmuster.cli.output import Output, use_color
 from rankmuster.errors import MusterError, UnreadableInput
 from rankmuster.finding import finding
-from rankmuster.launch import engines, hand_on
+from rankmuster.launch import detect, engines, hand_on
 from rankmuster.launch.base import LaunchOptions, Place
 from rankmuster.launch.below import run_below
+from rankmuster.launch.fork import Stopped, stops_raise
 from rankmuster.launch.local import LocalWorld, attach
 from rankmuster.launch.place import carried
 from rankmuster.load import process_path, read_path
@@ -215,7 +216,11 @@ def mourn_root(world: LocalWorld, devices: Sequence[range], deadline_s: float) -
 
 def follow(muster: Muster, place: Place, deadline: Deadline, report_file: IO[str] | None) -> int:
     """One process under a launcher, over TCP, from its start to its exit code."""
-    report = muster.come_up(place, deadline)
+    try:
+        with stops_raise():
+            report = muster.come_up(place, deadline)
+    except Stopped as stopped:
+        return 128 + stopped.number
     tell(muster, place, report, report_file)
     return muster.end(report, becoming(place))
 
@@ -235,7 +240,7 @@ def follow_over(
         transport = engines.connect(engine, os.environ, deadline)
         code = 1
         try:
-            place = carried(transport, os.environ, options)
+            place = carried(transport, os.environ, options, detect(os.environ))
             report = muster.come_up(place, deadline)
             tell(muster, place, report, report_file)
             code = exit_code(report)

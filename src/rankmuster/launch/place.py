@@ -91,15 +91,25 @@ def launched(
 
 
 def carried(
-    transport: Transport, environ: Mapping[str, str], options: LaunchOptions = NO_OPTIONS
+    transport: Transport,
+    environ: Mapping[str, str],
+    options: LaunchOptions = NO_OPTIONS,
+    launcher: type[Launcher] | None = None,
 ) -> Place:
     """This process's place for its next muster over *transport*, which says who we are.
 
     No root has to be found and no secret kept. Raises `BrokenLaunch`, also where process 0 does not
-    hold device 0: the others could not know whom to ask.
+    hold device 0: the others could not know whom to ask; and where the *launcher* started several
+    processes, each of which is a job of its own to the transport.
     """
     options = with_environment(environ, options)
     process, processes = transport.process, transport.processes
+    if processes == 1 and launcher is not None and (started := launcher.processes(environ)) > 1:
+        raise BrokenLaunch(
+            f"{transport.SOURCES[1]} says 1, {launcher.PROCESSES} says {started}: "
+            f"{launcher.name} and this library do not know each other",
+            fix="start them by what the library knows (srun --mpi=pmi2), or say --engine tcp",
+        )
     findings = _contradictions(transport.SOURCES, environ, options, process, processes)
     devices, size = _devices(process, processes, environ, options, findings)
     if (0 in devices) != (process == 0):
