@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from command_line import Rankmuster
 
@@ -70,6 +71,14 @@ def test_every_command_in_the_table_loads(rankmuster: Rankmuster) -> None:
     for name in root_module.COMMANDS:
         ran = rankmuster(name, "--help")
         assert (ran.code, name, "--quiet" in ran.out) == (0, name, True)
+
+
+@pytest.mark.parametrize("name", root_module.COMMANDS)
+def test_every_option_has_a_place_of_its_own(name: str) -> None:
+    """No two options of a command store their values under one name."""
+    command = root_module.root.get_command(click.Context(root_module.root), name)
+    names = [parameter.name for parameter in command.params]
+    assert list(dict.fromkeys(names)) == names
 
 
 def test_help_imports_next_to_nothing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -76,6 +77,29 @@ def test_a_program_from_standard_input(tmp_path):
     assert (done.returncode, done.stdout[:7]) == (0, "agree: ")
 
 
+def test_processes_started_by_hand(tmp_path):
+    """Number, count, root and secret on the command line are all that a process needs."""
+    program = write(tmp_path, "p.json", size=2)
+    secret = tmp_path / "secret"
+    secret.write_text("a" * 32)
+    secret.chmod(0o600)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        root = f"127.0.0.1:{free.getsockname()[1]}"
+    alike = ("--root", root, "--secret-file", str(secret), "--program", program)
+    started = [
+        subprocess.Popen(
+            [*RUN, "--process", number, "--processes", "2", "--deadline", "15", *alike],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in "01"
+    ]
+    said = [process.communicate(timeout=20)[0] for process in started]
+    assert [process.returncode for process in started] == [0, 0]
+    assert said[0].startswith("agree: 2 programs for 2 devices")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "word"),
     [
@@ -87,6 +111,8 @@ def test_a_program_from_standard_input(tmp_path):
         (["-n", "4", "--deadline", "nan"], 2, "--deadline"),
         (["-n", "4", "--", "no-such-command"], 2, "no-such-command"),
         (["-n", "4", "--engine", "mpi"], 2, "--engine is for a launcher"),
+        (["-n", "4", "--process", "0"], 2, "--process is for a launcher"),
+        (["-n", "4", "--processes", "4"], 2, "--processes is for a launcher"),
         ([], 2, "say -n N"),
         (["-n", "8"], 1, "RM003"),
         (["-n", "2"], 1, "RM002"),

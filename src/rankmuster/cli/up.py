@@ -50,7 +50,7 @@ class Seconds(click.FloatRange):
 
 @click.command()
 @click.option("--program", required=True, metavar="P", help="A file, or a pattern with {rank}.")
-@click.option("-n", "processes", type=COUNT, metavar="N", help="Start N processes here.")
+@click.option("-n", "local", type=COUNT, metavar="N", help="Start N processes here.")
 @click.option("--world", type=COUNT, metavar="W", help="Devices in all (default: N times K).")
 @click.option(
     "--devices-per-process",
@@ -90,7 +90,7 @@ class Seconds(click.FloatRange):
 def up(
     *,
     program: str,
-    processes: int | None,
+    local: int | None,
     world: int | None,
     each: tuple[int, ...],
     engine: str,
@@ -113,23 +113,24 @@ def up(
         raise click.UsageError(f"there is no command {command[0]!r}")
     muster = Muster(
         program=program,
-        deadline_s=deadline or (DEADLINE_S if processes else LAUNCHED_DEADLINE_S),
+        deadline_s=deadline or (DEADLINE_S if local else LAUNCHED_DEADLINE_S),
         replicas=replicas,
         partitions=partitions,
         command=command,
         output=Output.current(),
     )
     options = LaunchOptions(world_size=world, devices_each=each, **place_options)
-    if processes:
-        given = [name for name, value in place_options.items() if value]
+    if local:
+        typed = said_on_command_line()
+        given = [name for name in place_options if name in typed]
         # RANKMUSTER_ENGINE is for whoever is launched, and no mistake here.
-        if engine in {engines.MPI, engines.TORCH} and "engine" in said_on_command_line():
+        if engine in {engines.MPI, engines.TORCH} and "engine" in typed:
             given.append("engine")
         if given:
             raise click.UsageError(
                 f"--{given[0].replace('_', '-')} is for a launcher's processes, not for -n"
             )
-        return start(muster, share(processes, world, each), report_file)
+        return start(muster, share(local, world, each), report_file)
     if options.insecure:
         click.echo("rankmuster: --insecure: anybody who reaches the root may take part", err=True)
     chosen = engines.choose(engine, os.environ, options, followed=bool(command))
