@@ -213,10 +213,11 @@ class Switchboard:
 
     def misplaced_root(self) -> Finding | None:
         """RM608 of a root that does not listen where the others were told to dial it."""
-        host, door = self._root_host(), self._door
-        if door is None or self.place.open_door is None or reach_of(host) is Reach.NAME:
+        if self._door is None or self.place.open_door is None:
             return None
-        there = addresses_behind(door)
+        host, there = self._root_host(), addresses_behind(self._door)
+        if reach_of(host) is Reach.NAME:
+            return None
         if host not in there:
             useful = [each for each in there if reach_of(each) is Reach.ROUTABLE] or there
             why = f"and it listens on {', '.join(useful)} of {self.place.host}"

@@ -133,7 +133,7 @@ def test_a_contradiction_is_brought_along():
     assert [(found.code, found.ranks) for found in place.findings] == [("RM006", (1,))]
 
 
-def muster_threads(world: Loopback, programs: Sequence[Program]) -> list[Report | bytes]:
+def muster_threads(world: Loopback, programs: Sequence[Program | str]) -> list[Report | bytes]:
     """One thread for each program: a gathered text where all agree, else the report."""
 
     def rank(process: int) -> Report | bytes:
@@ -167,6 +167,12 @@ def test_a_world_of_threads_that_differs():
     reports = muster_threads(Loopback(8), [step(9 if n == 3 else 8) for n in range(8)])
     found = [[(f.code, f.ranks) for f in report.findings] for report in reports]
     assert found == [[("RM302", (3,))]] * 8
+
+
+def test_a_world_of_threads_in_which_a_file_is_missing():
+    """Nobody has an address there, and so none that could be wrong."""
+    reports = muster_threads(Loopback(2), ["no-such-file.json", program(groups=[[range(2)]])])
+    assert [[f.code for f in report.findings] for report in reports] == [["RM701", "RM312"]] * 2
 
 
 WATCHED = """
