@@ -42,7 +42,10 @@ FIRST_LOOK_S, LOOK_GROWTH, LAST_LOOK_S = 0.002, 1.2, 0.05  # at work that is don
 NOWHERE = ("0.0.0.0", 0)  # noqa: S104 nobody binds to it
 ROOT_UNREACHED = "give all processes an address of device 0's host that every host reaches"
 # What the handshake says to who is turned away, as findings.
-TURNED_AWAY = {"refused: wrong secret": "RM606", "refused: other version": "RM607"}
+TURNED_AWAY = {
+    "refused: wrong secret": ("RM606", "it has another secret, or is the root of another job"),
+    "refused: other version": ("RM607", "it runs another version"),
+}
 
 
 class Work(Protocol):
@@ -396,11 +399,14 @@ class BringUp:
         if overslept := self._overslept():
             raise Ended(overslept)
         if board.root_lost:
-            code = TURNED_AWAY.get(board.root_lost, "RM602")
+            if board.root_lost in TURNED_AWAY:
+                code, why = TURNED_AWAY[board.root_lost]
+                message = f"the root at {self.place.root} turned this process away: {why}"
+                raise Ended([finding(code, message)])
             message = (
                 f"the root (the process of device 0) was lost in the census: {board.root_lost}"
             )
-            raise Ended([finding(code, message, ranks=(0,) if code == "RM602" else ())])
+            raise Ended([finding("RM602", message, ranks=(0,))])
         if self.deadline.passed:
             fix = None
             message = f"no answer from the root within {self.deadline.whole_s:g} s"

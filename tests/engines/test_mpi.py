@@ -6,6 +6,7 @@ import importlib.util
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,21 @@ def test_one_report_of_a_world_that_agrees(tmp_path):
     """Without a word about launchers, processes of mpiexec find each other over MPI."""
     done = mpiexec(*UP, *JSON, "--program", write(tmp_path))
     assert (done.code, done.report["verdict"], done.report["basis"]) == (0, "agree", "compared")
+
+
+def test_two_runs_at_once_come_up_side_by_side_over_tcp(tmp_path):
+    """All that mpiexec sets is alike in both: it is its proxies that are told apart."""
+    program = write(tmp_path)
+
+    def run(_: int):
+        how = ("--engine", "tcp", "--deadline", "20", "--format", "json")
+        return mpiexec(*UP, *how, "--program", program)
+
+    with ThreadPoolExecutor() as pool:
+        runs = list(pool.map(run, range(2)))
+    assert [(done.code, done.report["verdict"]) for done in runs] == [(0, "agree")] * 2, runs
+    listens = {done.err.partition(" as mpich")[0] for done in runs}
+    assert len(listens) == 2
 
 
 def test_the_odd_program_is_named(tmp_path):

@@ -51,7 +51,6 @@ MPICH = {  # mpiexec -n 2 of MPICH 5
     "PMI_SIZE": "2",
     "MPI_LOCALRANKID": "1",
     "MPI_LOCALNRANKS": "2",
-    "PMI_FD": "11",
 }
 TORCHRUN = {  # torchrun --nproc-per-node 2
     "RANK": "1",
@@ -129,6 +128,32 @@ def test_the_root_is_beside_the_jobs_own(environ, host):
     assert root == host
     assert FIRST_PORT <= int(port) <= FIRST_PORT + PORTS
     assert port not in {"29500", "1234", "46820"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "other"),
+    [
+        (SLURM, {"SLURM_STEP_ID": "1"}),
+        (OPEN_MPI, {"OMPI_MCA_ess_base_jobid": "1531576321"}),
+        (TORCHRUN, {"MASTER_PORT": "29501"}),
+        (NEURON, {"NEURON_RT_ROOT_COMM_ID": "127.0.0.1:46821"}),
+        (JAX, {"JAX_COORDINATOR_ADDRESS": "localhost:1235"}),
+        (VARIABLES, {"MASTER_PORT": "29501"}),
+        (MPICH, {"PMI_PORT": "127.0.0.1:40001"}),
+    ],
+)
+def test_two_jobs_at_once_do_not_meet(environ, other):
+    """They have roots of their own, and would turn each other away all the same."""
+    one, two = place(environ), place(environ | other)
+    assert one.root != two.root
+    assert one.job != two.job
+
+
+def test_a_process_may_call_the_jobs_root_by_another_name():
+    """An operator gives process 0 "localhost", and the others its name."""
+    one, two = place(JAX), place({**JAX, "JAX_COORDINATOR_ADDRESS": "trn1:1234"})
+    assert one.job == two.job
+    assert one.root.rpartition(":")[2] == two.root.rpartition(":")[2]
 
 
 def test_a_derived_port_steps_aside():

@@ -132,6 +132,20 @@ class Launcher:
         return number(environ, cls.LOCAL_PROCESS) if cls.LOCAL_PROCESS in environ else None
 
     @classmethod
+    def job(cls, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """What is said alike to all processes of this job, and to no others on their hosts."""
+        return tuple(environ.get(name, "") for name in cls.JOB)
+
+    @classmethod
+    def port(cls, environ: Mapping[str, str]) -> int:
+        """Where the root is to listen if only `share` can tell its host; 0 for any port.
+
+        A port of its own for each job also serves who still hears of the job's last program.
+        """
+        del environ
+        return 0
+
+    @classmethod
     def root(cls, environ: Mapping[str, str]) -> str:
         """The address of the process of device 0; "" where only `share` can tell."""
         raise NotImplementedError

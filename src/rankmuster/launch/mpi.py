@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import re
+import socket
+import struct
 from collections.abc import Mapping
+from pathlib import Path
 from typing import ClassVar
 
 from rankmuster.address import USELESS, join_address, reach_of
 from rankmuster.launch.base import BrokenLaunch, Launcher
 from rankmuster.launch.ports import derived_port
+
+PEER = struct.Struct("3i")  # struct ucred: pid, user, group
 
 
 class OpenMpi(Launcher):
@@ -46,6 +53,11 @@ class Mpich(Launcher):
         return {cls.PROCESS, cls.PROCESSES, cls.LOCAL_PROCESS} <= environ.keys()
 
     @classmethod
+    def job(cls, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """This run of mpiexec, as far as a process of it can tell."""
+        return (mpiexec_run(environ.get("PMI_FD", "")) or environ.get("PMI_PORT", ""),)
+
+    @classmethod
     def root(cls, environ: Mapping[str, str]) -> str:
         """This host where all run here; Hydra does not say where rank 0 runs."""
         if environ.get("MPI_LOCALNRANKS") != environ[cls.PROCESSES]:
@@ -53,8 +65,26 @@ class Mpich(Launcher):
                 "mpiexec does not say on which host rank 0 runs",
                 fix="say --root host:port with the host of rank 0, or use --engine mpi",
             )
-        # One mpiexec after the other on a host may reuse a port; two at once need --root.
-        return join_address(("127.0.0.1", derived_port(f"mpich {environ.get('PMI_PORT', '')}")))
+        return join_address(("127.0.0.1", derived_port(f"mpich {cls.job(environ)[0]}")))
+
+
+@functools.cache  # MPI closes the line when it finalises
+def mpiexec_run(line: str) -> str:
+    """Pid and start of Hydra's proxy on this host, which holds the other end of PMI_FD; "" if none.
+
+    Nothing else differs between two runs at once but what the proxy tells who asks; and it takes
+    who asked, and ended without MPI_Finalize, for a failure.
+    """
+    try:
+        with socket.socket(fileno=os.dup(int(line))) as end:
+            pid, _, _ = PEER.unpack(
+                end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
+            )
+        # 24924 (hydra_pmi_proxy) S 24923 ...: the 22nd field is when it started (proc(5))
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return f"{pid} {fields.rpartition(')')[2].split()[19]}"
+    except (ValueError, OSError, AttributeError, IndexError):  # no line, or no Linux
+        return ""
 
 
 def mpirun_host(environ: Mapping[str, str]) -> str:

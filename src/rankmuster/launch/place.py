@@ -233,8 +233,10 @@ def _job(
             return bytes.fromhex(environ[JOB])
         except ValueError:
             raise BrokenLaunch(f"{JOB}={environ[JOB]!r} is no hexadecimal number") from None
-    names = [environ.get(name, "") for name in launcher.JOB] if launcher else []
-    text = "\0".join([launcher.name if launcher else "", options.root, *names])
+    names = (
+        (launcher.name, options.root, *launcher.job(environ)) if launcher else ("", options.root)
+    )
+    text = "\0".join(names)
     return blake2b(text.encode(), digest_size=16, person=b"job").digest()
 
 
@@ -254,7 +256,8 @@ def _prepare(
     if not root and launcher is None:
         raise BrokenLaunch("nobody says where the root is", fix="say --root host:port")
     if not root and launcher is not None:
-        root = launcher.share(environ, _publish(held, options) if leads else None, deadline)
+        found = _publish(held, options, launcher.port(environ)) if leads else None
+        root = launcher.share(environ, found, deadline)
     host, _ = split_address(root)
     secret = given_secret(environ, options.secret_file)
     if secret is None and SECRET_FD in environ:
@@ -266,9 +269,9 @@ def _prepare(
     held.root = root
 
 
-def _publish(held: Held, options: LaunchOptions) -> str:
+def _publish(held: Held, options: LaunchOptions, port: int) -> str:
     """Open the root's door now, and return the address that the others are to be told."""
-    held.fresh = held.fresh or open_door("", 0, options.interface)
+    held.fresh = held.fresh or open_door("", port, options.interface)
     host, port = held.fresh.getsockname()[:2]
     if host in {"::", "0.0.0.0"}:  # noqa: S104 - compared, not bound
         # The way to anywhere: an address of TEST-NET-1 (RFC 5737), to which nothing is sent.

@@ -19,10 +19,11 @@ def derived_port(seed: str, taken: int | None = None) -> int:
     return port if port != taken else port + 1
 
 
-def beside(address: str, host: str = "") -> str:
-    """Our root for a job whose own is *address*: its host, or *host*, and another port.
+def beside(address: str) -> str:
+    """Our root for a job whose own is *address*: its host, and another port.
 
-    Raises `BadAddress`.
+    That comes of theirs alone, for not everybody calls the host by the same name. Raises
+    `BadAddress`.
     """
-    theirs, port = split_address(address)
-    return join_address((host or theirs, derived_port(address, port)))
+    host, port = split_address(address)
+    return join_address((host, derived_port(str(port), port)))

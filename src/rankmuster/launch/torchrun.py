@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from rankmuster.address import join_address, split_address
 from rankmuster.errors import DeadlineExceeded, MissingPackage
 from rankmuster.launch.base import BrokenLaunch
-from rankmuster.launch.ports import derived_port
+from rankmuster.launch.ports import beside
 from rankmuster.launch.variables import TorchVariables, store_address
 from rankmuster.transport.base import Deadline
 
@@ -21,7 +21,6 @@ class Torchrun(TorchVariables):
     """torchrun, also inside a job of another launcher: it started us, so its numbers are ours."""
 
     name: ClassVar[str] = "torchrun"
-    JOB = ("TORCHELASTIC_RUN_ID",)
     ATTEMPT = "TORCHELASTIC_RESTART_COUNT"
 
     @classmethod
@@ -30,11 +29,20 @@ class Torchrun(TorchVariables):
         return "TORCHELASTIC_RUN_ID" in environ and super().is_present(environ)
 
     @classmethod
+    def job(cls, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """The run's id, which is "none" unless it was said, and the port of its store."""
+        return (environ.get("TORCHELASTIC_RUN_ID", ""), *super().job(environ))
+
+    @classmethod
+    def port(cls, environ: Mapping[str, str]) -> int:
+        """Beside the store's."""
+        return split_address(beside(store_address(environ)))[1]
+
+    @classmethod
     def root(cls, environ: Mapping[str, str]) -> str:
         """On one host a port beside the store's; else where the store says."""
         if environ.get("LOCAL_WORLD_SIZE") == environ[cls.PROCESSES]:
-            address = store_address(environ)
-            return join_address(("127.0.0.1", derived_port(address, split_address(address)[1])))
+            return join_address(("127.0.0.1", cls.port(environ)))
         # The agent's store runs before we do; any other would be opened by the job itself.
         return (
             "" if environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" else super().root(environ)

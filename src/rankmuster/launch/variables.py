@@ -9,13 +9,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
+from rankmuster.address import BadAddress, split_address
 from rankmuster.launch.base import BrokenLaunch, Launcher
 from rankmuster.launch.ports import beside
 
 NEURON_DEVICES = "NEURON_PJRT_PROCESSES_NUM_DEVICES"  # 64,64,64,64
 
 
-class NeuronPjrt(Launcher):
+class Beside(Launcher):
+    """Where the job's own root is said, and ours is beside it: another port of that host."""
+
+    @classmethod
+    def own_root(cls, environ: Mapping[str, str]) -> str:
+        """The address of the job's own root. Raises `BrokenLaunch`."""
+        raise NotImplementedError
+
+    @classmethod
+    def job(cls, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """The port of the job's own root: its host may be called "localhost" there."""
+        try:
+            _, port = split_address(cls.own_root(environ))
+        except (BrokenLaunch, BadAddress):  # `root` says so, if it is asked
+            return ()
+        return (str(port),)
+
+    @classmethod
+    def root(cls, environ: Mapping[str, str]) -> str:
+        """Beside the job's own."""
+        return beside(cls.own_root(environ))
+
+
+class NeuronPjrt(Beside):
     """The variables of Neuron's PJRT plug-in (facts §6.1)."""
 
     name: ClassVar[str] = "neuron"
@@ -28,12 +52,12 @@ class NeuronPjrt(Launcher):
         return len(devices_listed(environ))
 
     @classmethod
-    def root(cls, environ: Mapping[str, str]) -> str:
-        """Beside the runtime's own root, 10.0.0.1:46820 or [fd00::1]:46820."""
-        return beside(_needed(environ, "NEURON_RT_ROOT_COMM_ID"))
+    def own_root(cls, environ: Mapping[str, str]) -> str:
+        """The runtime's, 10.0.0.1:46820 or [fd00::1]:46820."""
+        return _needed(environ, "NEURON_RT_ROOT_COMM_ID")
 
 
-class Jax(Launcher):
+class Jax(Beside):
     """What `jax.distributed.initialize` reads."""
 
     name: ClassVar[str] = "jax"
@@ -41,12 +65,12 @@ class Jax(Launcher):
     PROCESSES = "JAX_NUM_PROCESSES"
 
     @classmethod
-    def root(cls, environ: Mapping[str, str]) -> str:
-        """Beside the coordinator, 10.0.0.1:1234."""
-        return beside(_needed(environ, "JAX_COORDINATOR_ADDRESS"))
+    def own_root(cls, environ: Mapping[str, str]) -> str:
+        """The coordinator's, 10.0.0.1:1234."""
+        return _needed(environ, "JAX_COORDINATOR_ADDRESS")
 
 
-class TorchVariables(Launcher):
+class TorchVariables(Beside):
     """torch's env:// without torchrun, as Kubernetes operators and scripts set it."""
 
     name: ClassVar[str] = "env"
@@ -60,9 +84,9 @@ class TorchVariables(Launcher):
         return {cls.PROCESS, cls.PROCESSES, "MASTER_ADDR"} <= environ.keys()
 
     @classmethod
-    def root(cls, environ: Mapping[str, str]) -> str:
-        """Beside the store that rank 0 will open on MASTER_PORT."""
-        return beside(store_address(environ))
+    def own_root(cls, environ: Mapping[str, str]) -> str:
+        """That of the store which rank 0 will open on MASTER_PORT."""
+        return store_address(environ)
 
 
 class Said(NamedTuple):
