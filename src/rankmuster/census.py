@@ -246,9 +246,14 @@ class Census:
         return tuple(device for device in self.absent if device not in came)
 
     def waiting_for(self) -> str:
-        """Who is missing, for people: "device 5 (not here), devices 6-7 (reading)"."""
+        """Who is missing or does not fit: "device 5 (not here), process 3 (one too many)"."""
         parts = [(self.absent, "not here"), (self._still_reading(), "reading the program")]
-        return ", ".join(f"{_devices(devices)} ({why})" for devices, why in parts if devices)
+        said = [f"{_devices(devices)} ({why})" for devices, why in parts if devices]
+        said += [f"process {process} (one too many)" for process, _ in self._surplus()]
+        if self._refused:
+            refused = _listed([each.card.who for each in self._refused.values()])
+            said.append(f"a better card than that of {refused}")
+        return ", ".join(said)
 
     def _lost(self) -> set[int]:
         return {device for loss in self._losses for device in loss.ranks}

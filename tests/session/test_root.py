@@ -192,6 +192,26 @@ def test_a_better_card_heals():
     assert root.plan.go_on
 
 
+@pytest.mark.parametrize(
+    ("knocks", "cards", "waits_for"),
+    [
+        ((), (1, 2), "device 3 (not here)"),
+        ((3,), (1, 2), "device 3 (reading the program)"),
+        ((2,), (1, 2, 3), "process 2 (one too many)"),
+        ((), (1, 2, 2, 3), "a better card than that of process 2 (pid 102 on host2)"),
+    ],
+)
+def test_the_note_says_what_the_root_waits_for(knocks, cards, waits_for):
+    """Whoever is missing, and whoever is here and does not fit."""
+    root = root_with(card(0))
+    for number in knocks:
+        root.knock(9, number, number, 1)
+        root.join(9, number, number, 1)
+    for handle, number in enumerate(cards, 10):
+        root.receive(handle, card(number), 0.0)
+    assert root.note(NOTE_S) == f"{NOTE_S:.0f} s: waiting for {waits_for}"
+
+
 def test_a_root_with_the_wrong_size_is_the_odd_one():
     """The majority decides who is odd, not who leads."""
     root = Root(Census(World(size=2, source="launcher"), "1"), 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import socket
 
@@ -9,6 +10,8 @@ from rankmuster.address import Reach, join_address, reach_of
 from rankmuster.errors import OutOfResources
 from rankmuster.transport.interfaces import choose, interfaces
 
+FREE = "say --root host:port with a free port, the same to every process"
+TAKEN = f"is another process of the job numbered 0 too? number them from 0, or {FREE}"
 BACKLOG = 4096  # the kernel cuts it to its own bound (net.core.somaxconn)
 
 
@@ -30,8 +33,9 @@ def open_door(host: str, port: int = 0, interface: str = "") -> socket.socket:
     except OSError as error:
         place = join_address((where or "every address", port))
         raise OutOfResources(
-            f"cannot listen on {place}: {error.strerror}",
-            fix="say --root host:port with a free port, the same to every process",
+            # "Address already in use (while attempting to bind on address ('127.0.0.1', 20480))"
+            f"cannot listen on {place}: {str(error.strerror).partition(' (')[0]}",
+            fix=TAKEN if error.errno == errno.EADDRINUSE else FREE,
         ) from error
 
 
