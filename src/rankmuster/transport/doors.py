@@ -33,7 +33,7 @@ def open_door(host: str, port: int = 0, interface: str = "") -> socket.socket:
     except OSError as error:
         place = join_address((where or "every address", port))
         raise OutOfResources(
-            # "Address already in use (while attempting to bind on address ('127.0.0.1', 20480))"
+            # `create_server` adds: (while attempting to bind on address ('127.0.0.1', 20480))
             f"cannot listen on {place}: {str(error.strerror).partition(' (')[0]}",
             fix=TAKEN if error.errno == errno.EADDRINUSE else FREE,
         ) from error
