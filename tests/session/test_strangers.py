@@ -11,15 +11,17 @@ import struct
 from session_worlds import muster_world
 from test_muster import step
 
+from rankmuster.address import Ends
 from rankmuster.transport.base import Identity, Role
-from rankmuster.transport.handshake import MAGIC, Credentials, dial
+from rankmuster.transport.handshake import CONFIRM, MAGIC, Credentials, dial
 
 SECRET = b"s" * 32
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close by reset
 
 
 def hello(us: Credentials) -> bytes:
-    return next(dial(us, Identity(5, 10, 2), Role.CENSUS, b"n" * 16)).send
+    ends = Ends("127.0.0.1:1", "127.0.0.1:2")
+    return next(dial(us, Identity(5, 10, 2), Role.CENSUS, b"n" * 16, ends)).send
 
 
 def strangers(job: bytes, epoch: int) -> dict[str, bytes]:
@@ -29,7 +31,7 @@ def strangers(job: bytes, epoch: int) -> dict[str, bytes]:
         "not our protocol": os.urandom(1).replace(b"R", b"x") + bytes(1 << 20),
         "wrong secret": hello(us._replace(secret=b"x" * 32)),
         "other epoch": hello(us._replace(epoch=epoch + 7)),
-        "handshake not confirmed": hello(us) + bytes(32),
+        "handshake not confirmed": hello(us) + bytes(CONFIRM.size),
     }
 
 

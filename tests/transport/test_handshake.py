@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import pytest
 
+from rankmuster.address import Ends
 from rankmuster.transport.base import Identity, Role
-from rankmuster.transport.handshake import HELLO, Credentials, Proven, Refused, Turn, dial, listen
+from rankmuster.transport.handshake import (
+    CONFIRM,
+    HELLO,
+    Credentials,
+    Proven,
+    Refused,
+    Turn,
+    dial,
+    listen,
+)
 
 US = Credentials(b"s" * 32, b"job", 4)
 DIALLER, LISTENER = Identity(5, 10, 2), Identity(0, 0, 2)
+LONGEST = ":".join(["ffff"] * 8)
+ENDS = Ends(f"[{LONGEST}]:65535", f"[{LONGEST}]:65534")
 
 
 def shake(
@@ -16,7 +28,7 @@ def shake(
 ) -> tuple[Proven, Proven]:
     """Run both sides against each other; *tamper* may change the n-th message."""
     sides = [
-        dial(dialler, DIALLER, Role.PEER, b"d" * 16),
+        dial(dialler, DIALLER, Role.PEER, b"d" * 16, ENDS),
         listen(listener, LISTENER, b"l" * 16),
     ]
     turns: list[Turn] = [next(side) for side in sides]
@@ -76,16 +88,16 @@ def test_another_epoch_is_refused_with_the_listeners():
 
 def test_a_replayed_hello_gets_no_further():
     """Without the secret nobody can confirm over the listener's nonce."""
-    hello = next(dial(US, DIALLER, Role.PEER, b"d" * 16)).send
+    hello = next(dial(US, DIALLER, Role.PEER, b"d" * 16, ENDS)).send
     side = listen(US, LISTENER, b"fresh nonce here")
     next(side)
     assert side.send(hello).knocked == (DIALLER, Role.PEER)
     with pytest.raises(Refused, match="not confirmed"):
-        side.send(bytes(32))
+        side.send(bytes(CONFIRM.size))
 
 
 @pytest.mark.parametrize("message", [0, 1, 2])
-@pytest.mark.parametrize("place", [0, 9, 12, 20, 31, -1])
+@pytest.mark.parametrize("place", [0, 9, 12, 20, 31, 60, -1])
 def test_no_message_can_be_altered(message, place):
     """Any byte changed on the way ends the handshake on the side that reads it."""
 

@@ -11,12 +11,12 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
-from rankmuster.address import BadAddress
+from rankmuster.address import BadAddress, Ends
 from rankmuster.testing import contract
 from rankmuster.transport import guests
 from rankmuster.transport.base import Identity, Joined, Knocked, Lost, Received, Role
 from rankmuster.transport.framing import Frame, Kind
-from rankmuster.transport.handshake import MAGIC, Credentials, dial
+from rankmuster.transport.handshake import CONFIRM, MAGIC, Credentials, dial
 from rankmuster.transport.tcp import TcpEndpoint
 
 US = Credentials(b"s" * 32, b"job", 1)
@@ -104,7 +104,8 @@ def test_a_process_that_is_behind_is_turned_away():
 
 
 def replayed() -> bytes:
-    return next(dial(US, Identity(3, 3, 1), Role.CENSUS, b"n" * 16)).send
+    ends = Ends("127.0.0.1:1", "127.0.0.1:2")
+    return next(dial(US, Identity(3, 3, 1), Role.CENSUS, b"n" * 16, ends)).send
 
 
 STRANGERS = {
@@ -114,7 +115,7 @@ STRANGERS = {
     "nothing": (b"", True, "left without a word"),
     "three bytes": (MAGIC[:3], True, "left half-way"),
     "wrong proof": (replayed()[:-1] + b"\0", True, "wrong secret"),
-    "replayed hello": (replayed() + bytes(32), True, "handshake not confirmed"),
+    "replayed hello": (replayed() + bytes(CONFIRM.size), True, "handshake not confirmed"),
     "held open": (MAGIC[:3], False, "stopped half-way"),
     "silent": (b"", False, "silent"),
 }

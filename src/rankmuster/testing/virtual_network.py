@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from rankmuster.transport.base import Role
 from rankmuster.transport.framing import Frame
-from rankmuster.transport.handshake import HELLO, PROOF_BYTES, REFUSAL
+from rankmuster.transport.handshake import CONFIRM, HELLO, REFUSAL
 
 if TYPE_CHECKING:
     from rankmuster.testing.virtual import VirtualEndpoint
@@ -41,7 +41,7 @@ BYTES = {
     What.HELLO: HELLO.size,
     What.ANSWER: HELLO.size,
     What.REFUSAL: REFUSAL.size,
-    What.CONFIRM: PROOF_BYTES,
+    What.CONFIRM: CONFIRM.size,
 }
 
 

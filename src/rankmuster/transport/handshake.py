@@ -3,16 +3,17 @@
     dialler                                  listener
     hello: who, nonce, proof of the secret ->
                                           <- hello: who, nonce, proof over the dialler's hello
-    confirm: proof over everything        ->
+    confirm: both addresses, proof over
+             everything                   ->
 
 Knows no socket and no randomness: each side is a generator that yields what to send and how many
 bytes it needs next. The listener reads one hello (80 bytes) and nothing more before it believes
 that the other side knows the secret. Whatever is wrong ends in `Refused`, which says what kind of
 stranger that was.
 
-Addresses are no part of it: they may be translated on the way, and whoever carries bytes between
-two processes can neither take a key from them nor change one unseen. What a process says of its
-own address is in its card, which the root compares with what it sees (RM608).
+The addresses are those that the dialler sees. The listener may see others, for they are translated
+on some ways; it does not compare them. What a process says of its own address is in its card, which
+the root compares with what it sees (RM608).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from enum import IntEnum
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
+from rankmuster.address import Ends
 from rankmuster.errors import RemoteProtocolError
 from rankmuster.transport.base import Identity, Role
 
@@ -36,6 +38,7 @@ PROOF_BYTES = KEY_BYTES = 32
 # nonce, proof
 HELLO = struct.Struct("<8sHB5xIIII16s32s")
 assert HELLO.size == 80
+CONFIRM = struct.Struct("<96s32s")  # the dialler's and the listener's address as text, proof
 REFUSAL = struct.Struct("<8sBI")  # magic, why, and the listener's epoch
 
 
@@ -125,8 +128,8 @@ class Hello(NamedTuple):
         return self.pack(bytes(PROOF_BYTES))[:-PROOF_BYTES]
 
 
-def dial(us: Credentials, me: Identity, role: Role, nonce: bytes) -> Exchange:
-    """The dialler's side. Raises `Refused`."""
+def dial(us: Credentials, me: Identity, role: Role, nonce: bytes, ends: Ends) -> Exchange:
+    """The dialler's side, who sees *ends* as the addresses. Raises `Refused`."""
     mine = Hello(VERSION, role, us.epoch, me, nonce)
     hello = mine.pack(us.proof(b"dialler", mine.body))
     answer = yield Turn(hello, REFUSAL.size)
@@ -137,7 +140,8 @@ def dial(us: Credentials, me: Identity, role: Role, nonce: bytes) -> Exchange:
     theirs, proof = _unpack(answer)
     if not hmac.compare_digest(proof, us.proof(b"listener", theirs.body, hello)):
         raise Refused(Why.SECRET)
-    yield Turn(us.proof(b"confirm", hello + answer), 0)
+    seen = " ".join(ends).encode().ljust(CONFIRM.size - PROOF_BYTES, b"\0")
+    yield Turn(seen + us.proof(b"confirm", hello, answer, seen), 0)
     to_listener, to_dialler = _keys(us, mine.nonce + theirs.nonce)
     return Proven(theirs.identity, role, to_listener, to_dialler)
 
@@ -157,8 +161,9 @@ def listen(us: Credentials, me: Identity, nonce: bytes) -> Exchange:
         raise Refused(why, reply=_refusal(us, why), theirs=told)
     mine = Hello(VERSION, 0, us.epoch, me, nonce)
     answer = mine.pack(us.proof(b"listener", mine.body, hello))
-    confirm = yield Turn(answer, PROOF_BYTES, knocked=(theirs.identity, Role(theirs.role)))
-    if not hmac.compare_digest(confirm, us.proof(b"confirm", hello + answer)):
+    confirm = yield Turn(answer, CONFIRM.size, knocked=(theirs.identity, Role(theirs.role)))
+    seen, proof = CONFIRM.unpack(confirm)
+    if not hmac.compare_digest(proof, us.proof(b"confirm", hello, answer, seen)):
         raise Refused(Why.CONFIRM)
     to_listener, to_dialler = _keys(us, theirs.nonce + nonce)
     return Proven(theirs.identity, Role(theirs.role), to_dialler, to_listener)

@@ -243,10 +243,10 @@ class TcpEndpoint:
             self._retry(link)
             return
         try:
-            link.sock.getpeername()
+            ends = ends_of(link.sock)
         except OSError:
             return  # not yet
-        link.begin(dial(self._us, self._me, link.role, self._nonce()))
+        link.begin(dial(self._us, self._me, link.role, self._nonce(), ends))
         self._flush_link(link)
 
     def _retry(self, link: Link) -> None:
