@@ -47,8 +47,9 @@ BRING_UP = {
     "RM608": Explanation(
         "A process says that it listens at an address that others may not reach: it is not the one "
         "that the root sees it come from. An error once a peer tried to connect and could not.",
-        "A host with several networks, a name that resolves to loopback, or a firewall.",
-        "a host whose own name means 127.0.1.1",
+        "A host with several networks, address translation, a name that means the loopback, or a "
+        "firewall.",
+        "--interface docker0, whose address every host has",
     ),
     "RM701": Explanation(
         "The input is not what its format says. The message names line and column, or the byte.",
