@@ -78,6 +78,17 @@ def reachable(address: str, listener: Ends | None, asker: Ends | None) -> str:
     return join_address((split_address(seen)[0], port))
 
 
+def seen_on(host: str, ends: Ends | None) -> str:
+    """The *host* that a process names, told apart from others of that name by where it is seen.
+
+    Containers and machines of one image may all have one name, but not one address.
+    """
+    if ends is None or _is_here(ends.theirs):
+        return host
+    ours, theirs = (split_address(each)[0] for each in ends)
+    return host if theirs == ours else f"{host} {theirs}"
+
+
 @lru_cache(maxsize=4096)
 def _is_here(address: str) -> bool:
     return reach_of(split_address(address)[0]) is Reach.LOOPBACK

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from rankmuster.address import Ends, Reach, reach_of, reachable, split_address
+from rankmuster.address import Ends, Reach, reach_of, reachable, seen_on, split_address
 from rankmuster.census import Card, Census
 from rankmuster.checking import check
 from rankmuster.copies import ProgramCopy
@@ -351,7 +351,7 @@ class Root:
         self.plan = plan = msgspec.structs.replace(plan, seating=seated)
         book = AddressBook(
             seated,
-            [cards[handle].host for handle in self.seats],
+            [seen_on(cards[handle].host, self.ends.get(handle)) for handle in self.seats],
             [cards[handle].wants for handle in self.seats],
         )
         for seat, handle in enumerate(self.seats):
