@@ -164,6 +164,28 @@ def test_junk_with_a_programs_name_is_malformed(here: Path) -> None:
     assert codes("d") == ["RM704", "RM701"]
 
 
+@pytest.mark.parametrize(
+    ("names", "link"),
+    [
+        ("0.json", "1.json"),
+        ("module_0001.jit_f.after_optimizations.txt", "module_0002.jit_g.after_optimizations.txt"),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_missed(here: Path, names: str, link: str) -> None:
+    """A folder of links into a place that is gone holds no fewer programs: one cannot be read."""
+    write(here / "dump", names)
+    (here / "dump" / link).symlink_to("/no/such/place")
+    with pytest.raises(UnreadableInput, match=f"{link}: no such file"):
+        load(["dump"])
+
+
+def test_a_link_that_leads_nowhere_and_is_no_program(here: Path) -> None:
+    """Whatever else a folder holds is left out as ever."""
+    write(here / "dump", "0.json 1.json")
+    (here / "dump" / "latest").symlink_to("/no/such/place")
+    assert seats("dump") == [("0.json", (0, 1)), ("1.json", (2, 3))]
+
+
 def test_an_empty_file_is_malformed(here: Path) -> None:
     """A process that died while it wrote its file is named, and the others are compared."""
     write(here, "d/0.json d/1.json", program(2))
@@ -304,6 +326,14 @@ def test_a_module_is_picked_by_name(here: Path) -> None:
     assert [loaded.module for loaded in load(["."], LoadOptions(module="jit_init"))] == ["jit_init"]
     with pytest.raises(UnreadableInput, match="did you mean 'jit_step'"):
         load(["."], LoadOptions(module="jit_stp"))
+
+
+def test_there_is_no_module_to_pick_outside_dumps(here: Path) -> None:
+    """Files that XLA did not name have no modules, and no names to offer."""
+    write(here, "step.json")
+    with pytest.raises(UnreadableInput, match="no XLA dump") as no:
+        load(["step.json"], LoadOptions(module="jit_step"))
+    assert "known" not in str(no.value)
 
 
 def test_process_path(here: Path) -> None:

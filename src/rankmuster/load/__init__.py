@@ -112,6 +112,8 @@ def process_paths(argument: str, processes: Iterable[int]) -> dict[int, str]:
 def pick(batches: Sequence[Batch], module: str) -> Batch:
     """The batch of one module; an unknown name is answered by the nearest."""
     known = {batch.module: batch for batch in batches}
+    if "" in known:
+        raise UnreadableInput(f"no module {module!r}: these files are no XLA dumps")
     if module not in known:
         raise UnreadableInput(f"no module {module!r}", fix=did_you_mean(module, known))
     return known[module]

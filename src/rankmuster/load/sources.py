@@ -137,12 +137,20 @@ def inside(source: Source, notes: list[str]) -> list[Source]:
 
 
 def listing(folder: str) -> tuple[list[str], list[str]]:
-    """The files and the folders in *folder*, in natural order, hidden ones left out."""
+    """The files and the folders in *folder*, in natural order, hidden ones left out.
+
+    A link that leads nowhere is a file: whoever named it 3.json misses process 3.
+    """
     with translated(folder), os.scandir(folder) as entries:
         visible = [entry for entry in entries if not entry.name.startswith(".")]
-    files = [entry.path for entry in visible if entry.is_file()]
+    files = [entry.path for entry in visible if entry.is_file() or leads_nowhere(entry)]
     folders = [entry.path for entry in visible if entry.is_dir()]
     return sorted(files, key=natural), sorted(folders, key=natural)
+
+
+def leads_nowhere(entry: os.DirEntry[str]) -> bool:
+    """Whether *entry* is a link to what is not there."""
+    return entry.is_symlink() and not os.path.exists(entry.path)  # noqa: PTH110 a string at hand
 
 
 def natural(name: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
