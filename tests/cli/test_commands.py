@@ -382,11 +382,18 @@ def test_names_cannot_drive_a_terminal(rankmuster: Rankmuster, here: Path) -> No
     assert "\\x1b[31m" in ran.out
 
 
+def reads_a_pipe(pid: int) -> bool:
+    waits_in = Path(f"/proc/{pid}/wchan")  # some systems have none, some do not say
+    return waits_in.exists() and "pipe_read" in waits_in.read_text()
+
+
 def test_interrupt(here: Path) -> None:
     """Ctrl-C ends a command that waits for its input with 130 and no traceback."""
     command = [sys.executable, "-m", "rankmuster", "check", "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as child:
-        time.sleep(1)
+        until = time.monotonic() + 3
+        while not reads_a_pipe(child.pid) and time.monotonic() < until:
+            time.sleep(0.02)
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=5)
     assert (child.returncode, b"Traceback" in err) == (130, False)

@@ -155,7 +155,7 @@ def test_the_barrier_fails_for_good() -> None:
             return [built]
         first = runtime.nrt_barrier(0, device, 2)
         began = time.monotonic()
-        return [built, first, runtime.nrt_barrier(0, device, 2), time.monotonic() - began < 0.1]
+        return [built, first, runtime.nrt_barrier(0, device, 2), time.monotonic() - began < 0.5]
 
     told = world_of(2, body, deadline_s=1.0)
     assert told[0] == [OK, Status.TIMEOUT, Status.TIMEOUT, True]
