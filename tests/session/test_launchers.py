@@ -46,6 +46,10 @@ OPEN_MPI = {  # mpirun -n 4 on one host, Open MPI 4
     "OMPI_COMM_WORLD_LOCAL_SIZE": "4",
     "OMPI_MCA_ess_base_jobid": "1531576320",
 }
+ELSEWHERE = {  # mpirun -host a,b on neither of them
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+    "OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://192.0.2.7:34911",
+}
 MPICH = {  # mpiexec -n 2 of MPICH 5
     "PMI_RANK": "1",
     "PMI_SIZE": "2",
@@ -267,6 +271,11 @@ def test_sources_that_contradict_each_other_are_named(changes, message):
         ({**MPICH, "MPI_LOCALNRANKS": "1"}, {}, "does not say on which host"),
         ({**SLURM, "RANKMUSTER_DEVICES": "3-1"}, {}, "RANKMUSTER_DEVICES='3-1'"),
         ({**SLURM, "SLURM_DISTRIBUTION": "arbitrary"}, {}, "does not say on which node task 0"),
+        (
+            {**OPEN_MPI, "OMPI_COMM_WORLD_RANK": "0", **ELSEWHERE},
+            {},
+            "rank 0 does not run on 192.0.2.7, where mpirun does; say --root",
+        ),
         (
             {**SLURM, "SLURM_PROCID": "0", "SLURMD_NODENAME": "trn08"},
             {},

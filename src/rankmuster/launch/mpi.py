@@ -14,7 +14,9 @@ from typing import ClassVar
 from rankmuster.address import USELESS, join_address, reach_of
 from rankmuster.launch.base import BrokenLaunch, Launcher
 from rankmuster.launch.ports import derived_port
+from rankmuster.transport.interfaces import interfaces
 
+SAY_ROOT = "say --root host:port with the host of rank 0, or use --engine mpi"
 PEER = struct.Struct("3i")  # struct ucred: pid, user, group
 
 
@@ -29,11 +31,14 @@ class OpenMpi(Launcher):
 
     @classmethod
     def root(cls, environ: Mapping[str, str]) -> str:
-        """This host where all run here; else the host of mpirun, which runs rank 0 by default."""
+        """This host where all run here; else that of mpirun, which has rank 0 if it has any."""
         port = derived_port(" ".join(environ.get(name, "") for name in cls.JOB))
         if environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") == environ[cls.PROCESSES]:
             return join_address(("127.0.0.1", port))
-        return join_address((mpirun_host(environ), port))
+        host = mpirun_host(environ)
+        if environ[cls.PROCESS] == "0" and host not in {each.address for each in interfaces()}:
+            raise BrokenLaunch(f"rank 0 does not run on {host}, where mpirun does", fix=SAY_ROOT)
+        return join_address((host, port))
 
 
 class Mpich(Launcher):
@@ -63,7 +68,7 @@ class Mpich(Launcher):
         if environ.get("MPI_LOCALNRANKS") != environ[cls.PROCESSES]:
             raise BrokenLaunch(
                 "mpiexec does not say on which host rank 0 runs",
-                fix="say --root host:port with the host of rank 0, or use --engine mpi",
+                fix=SAY_ROOT,
             )
         return join_address(("127.0.0.1", derived_port(f"mpich {cls.job(environ)[0]}")))
 
@@ -101,5 +106,5 @@ def mpirun_host(environ: Mapping[str, str]) -> str:
             return host
     raise BrokenLaunch(
         "mpirun does not say on which host rank 0 runs",
-        fix="say --root host:port with the host of rank 0, or use --engine mpi",
+        fix=SAY_ROOT,
     )
