@@ -26,6 +26,7 @@ ROWS = [
     {"pulse", "seating"},
     {"census"},
     {"root"},
+    {"streams"},
     {"background"},
     {"transport"},
     {"launch", "load"},

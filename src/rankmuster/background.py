@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from rankmuster import streams
+
 T = TypeVar("T")
 QUICK_S = 0.02  # what most work takes at most: until then nobody else need be heard
 
@@ -61,7 +63,8 @@ def told_on_signal(status: Callable[[], str]) -> Iterator[None]:
         return
 
     def tell(_number: int, _frame: object) -> None:
-        print(f"rankmuster: {status()}", file=sys.stderr, flush=True)  # noqa: T201 - who asked hears
+        line = f"rankmuster: {status()}"
+        streams.tell(lambda: print(line, file=sys.stderr, flush=True))  # noqa: T201 - who asked hears
 
     signal.signal(signal.SIGUSR1, tell)
     try:

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 
 from rankmuster.errors import MusterError
 from rankmuster.status import Status
+from rankmuster.streams import open_closed, tell
 
 GIVEN = frozenset({Status.INVALID, Status.UNSUPPORTED_NEFF_VERSION})
 INTERRUPTED = 130  # 128 + SIGINT, as shells count it
+UNREAD = 141  # 128 + SIGPIPE, likewise: whoever read our output has gone
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -22,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     *arguments* default to those of the process. Whatever a user or a peer can cause ends in one
     line on standard error, never in a traceback.
     """
+    open_closed()
     sys.exit(run(arguments))
 
 
@@ -31,6 +34,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return invoke(arguments)
     except KeyboardInterrupt:  # while something is still imported
         return INTERRUPTED
+    except SystemExit:  # what click makes of EPIPE
+        return UNREAD
 
 
 def invoke(arguments: Sequence[str] | None) -> int:
@@ -42,7 +47,7 @@ def invoke(arguments: Sequence[str] | None) -> int:
     try:
         code = root.main(args=arguments, prog_name="rankmuster", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        tell(error.show)
         return 2
     except click.Abort:  # what click makes of Ctrl-C
         return INTERRUPTED
@@ -59,7 +64,8 @@ def complain(what: str, code: int) -> int:
     """Say *what* is wrong, in one line on standard error; return *code*."""
     from rankmuster.render.words import printable
 
-    print(f"rankmuster: {printable(what)}", file=sys.stderr)  # noqa: T201 the last resort
+    line = f"rankmuster: {printable(what)}"
+    tell(lambda: print(line, file=sys.stderr))  # noqa: T201 the last resort
     return code
 
 

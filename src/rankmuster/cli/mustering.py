@@ -19,6 +19,7 @@ from typing import IO, NoReturn, TextIO
 import click
 import msgspec
 
+from rankmuster import streams
 from rankmuster.cli.output import Output, use_color
 from rankmuster.errors import MusterError, UnreadableInput
 from rankmuster.finding import finding
@@ -136,7 +137,8 @@ class Muster:
     def say(self, text: str) -> None:
         """Tell people on standard error how it goes."""
         if not self.output.quiet:
-            print(f"rankmuster: {text}", file=sys.stderr, flush=True)  # noqa: T201 no click here
+            line = f"rankmuster: {text}"
+            streams.tell(lambda: print(line, file=sys.stderr, flush=True))  # noqa: T201 no click here
 
     def said(self, report: Report) -> Said:
         """The report as it will be printed: to standard output, or beside the command's own."""
@@ -157,8 +159,10 @@ class Muster:
 
     def deliver(self, said: Said, report_file: IO[str] | None) -> None:
         """Put the report where it belongs: a file, standard output, or beside the command's own."""
-        if report_file is None:
-            click.echo(said.text, err=bool(self.command), color=True)
+        if report_file is None and self.command:
+            streams.tell(lambda: click.echo(said.text, err=True, color=True))
+        elif report_file is None:
+            click.echo(said.text, color=True)
         else:
             report_file.write(said.text + "\n")
             report_file.flush()
@@ -278,5 +282,5 @@ def become(command: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
     # Python ignores SIGPIPE; what we become expects the system's own way.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.stdout.flush()  # exec forgets what is buffered
-    sys.stderr.flush()
+    streams.tell(sys.stderr.flush)
     os.execvpe(command[0], list(command), environ)  # noqa: S606 the command line was typed by the user

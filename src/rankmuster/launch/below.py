@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
+from rankmuster import streams
 from rankmuster.launch.fork import die_with_parent
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -42,7 +43,7 @@ def run_below(command: Sequence[str], environ: Mapping[str, str]) -> int:
     if PMI_FD in environ and _is_ended(int(environ[PMI_FD])):
         # The command was an MPI program, and finalised for us: a second time is an error.
         sys.stdout.flush()
-        sys.stderr.flush()
+        streams.tell(sys.stderr.flush)
         os._exit(code)
     return code
 
