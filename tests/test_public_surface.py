@@ -120,6 +120,16 @@ def test_check_paths(tmp_path: Path) -> None:
     assert len(rm.check([str(tmp_path / "{rank}.json")]).programs) == 2
 
 
+def test_check_one_without_a_list(tmp_path: Path) -> None:
+    """One path, program or text is not taken for a list of letters."""
+    (tmp_path / "0.json").write_text(TEXT)
+    (tmp_path / "1.json").write_text(OTHER)
+    pattern = str(tmp_path / "{rank}.json")
+    assert rm.check(pattern) == rm.check([pattern])
+    alone = (TEXT, TEXT.encode(), rm.read(TEXT), tmp_path / "0.json", Compiled())
+    assert [rm.check(each, world=4).verdict for each in alone] == ["agree"] * len(alone)
+
+
 def test_check_on_a_cluster() -> None:
     """A cluster, or its name, makes the report say where the groups land."""
     report = rm.check([TEXT], world=4, cluster=rm.cluster("generic:2x2"))

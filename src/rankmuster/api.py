@@ -30,6 +30,7 @@ class HasText(Protocol):
 
 Readable: TypeAlias = str | bytes | os.PathLike[str] | HasText
 """A path, a program's own bytes or text, or what has `as_text()`."""
+ALONE = (str, bytes, os.PathLike, HasText, Program, ProgramCopy)
 
 
 def read(
@@ -69,7 +70,7 @@ def text_of(program: Any) -> bytes:
 
 
 def check(
-    programs: Iterable[Program | ProgramCopy | Readable],
+    programs: Iterable[Program | ProgramCopy | Readable] | Program | ProgramCopy | Readable,
     *,
     world: int | None = None,
     same: bool = False,
@@ -77,17 +78,18 @@ def check(
 ) -> Report:
     """Compare *programs* and report what is wrong in each and what differs between them.
 
-    They are programs, copies (programs with their devices) or whatever `read` takes. One program
-    stands for the whole world; several are taken in order, each for as many devices, unless they
-    say their rank. Paths alone mean what they mean on the command line, folders and patterns with
-    {rank} included. With *same* all programs have to be equal, also where they share nothing.
-    On a *cluster*, or its name as `--cluster` takes it, groups are placed and screened as well.
-    Raises what `read` raises, `InvalidCluster`, and `UnreadableInput` where the programs do not
-    divide the world.
+    They are programs, copies (programs with their devices) or whatever `read` takes, or one of
+    these without a list. One program stands for the whole world; several are taken in order, each
+    for as many devices, unless they say their rank. Paths alone mean what they mean on the command
+    line, folders and patterns with {rank} included. With *same* all programs have to be equal, also
+    where they share nothing. On a *cluster*, or its name as `--cluster` takes it, groups are placed
+    and screened as well. Raises what `read` raises, `InvalidCluster`, and `UnreadableInput` where
+    the programs do not divide the world.
     """
     from rankmuster.checking import check as run_check  # reading alone does not need it
 
-    loaded = gather(list(programs), LoadOptions(world=world))
+    given = [programs] if isinstance(programs, ALONE) else list(programs)
+    loaded = gather(given, LoadOptions(world=world))
     return run_check(
         loaded.copies,
         loaded.world,

@@ -103,6 +103,8 @@ def test_a_large_world_is_one_group(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
+        ("--world 8 --claim 2=0", "--claim cannot move device 0"),
+        ("--world 8 --claim 0=5", "--claim cannot move device 0"),
         ("--world 8 --kill 8@1", "there is no process 8; the last one is 7"),
         ("--world 8 --kill 1@lunch", "no second, no phase"),
         ("--world 8 --kill 1", "is not like 12@0.3"),

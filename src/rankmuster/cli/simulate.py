@@ -214,6 +214,8 @@ def _check(scenario: Scenario) -> None:
     if unknown := [process for process in named if process >= scenario.processes]:
         last = scenario.processes - 1
         raise click.UsageError(f"there is no process {fold(unknown)}; the last one is {last}")
+    if any(0 in claim for claim in scenario.claims):
+        raise click.UsageError("--claim cannot move device 0: who holds it is the root, as ever")
     if _is_large(scenario) and (wrong := ", ".join(unsupported(scenario))):
         raise click.UsageError(
             f"{scenario.processes} processes are run as one group, which knows no {wrong}; "

@@ -136,6 +136,17 @@ def test_a_missing_id_is_named() -> None:
     ]
 
 
+def test_several_ids_are_told_in_the_plural() -> None:
+    """Ranges and lists of ids are many replicas."""
+    text = "ROOT " + all_reduce("{{0,1},{1,5},{6,0}}", rest=" ")
+    found = program(text, header="replica_count=4")
+    assert [f.message for f in found.findings] == [
+        "all-reduce: replicas 0-1 repeated",
+        "all-reduce: replicas 5-6 out of range: there are 4 replicas (cross_replica)",
+        "all-reduce: replicas 2-3 of 4 missing (cross_replica)",
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -43,15 +43,15 @@ def check_groups(groups: Groups, mode: Mode, limit: int | None, *, even: bool) -
     if even and len(sizes) > 1:
         yield "RM104", f"groups of {_join(sizes)} members, and this op needs equal ones"
     if repeated := [i for i, count in counts.items() if count > 1]:
-        yield "RM102", f"{unit} {_ids(repeated)} repeated"
+        yield "RM102", f"{_units(unit, _ids(repeated))} repeated"
     most = MAX_IDS if limit is None else limit
     beyond = [i for i in counts if not 0 <= i < most]
     span = 1 + max((i for i in counts if i < most), default=-1) if limit is None else limit
     if beyond:
-        yield "RM101", f"{unit} {_ids(beyond)} out of range: {_range(unit, limit)} ({mode})"
+        yield "RM101", f"{_units(unit, _ids(beyond))} out of range: {_range(unit, limit)} ({mode})"
     if missing := _missing(counts, span):
         told = "" if limit is None else f" of {limit}"
-        yield "RM103", f"{unit} {missing}{told} missing ({mode})"
+        yield "RM103", f"{_units(unit, missing)}{told} missing ({mode})"
 
 
 def check_pairs(pairs: Pairs, mode: Mode, limit: int | None, *, times: int) -> Iterator[Problem]:
@@ -65,11 +65,11 @@ def check_pairs(pairs: Pairs, mode: Mode, limit: int | None, *, times: int) -> I
     ):
         if repeated := [i for i, count in Counter(ids).items() if count > times]:
             often = "once" if times == 1 else "twice"
-            yield code, f"{what} {_ids(repeated)} repeated: each may stand {often}"
+            yield code, f"{_units(what, _ids(repeated))} repeated: each may stand {often}"
     named = {i for pair in pairs for i in pair}
     most = MAX_IDS if limit is None else limit
     if beyond := [i for i in named if not 0 <= i < most]:
-        yield "RM203", f"{unit} {_ids(beyond)} out of range: {_range(unit, limit)} ({mode})"
+        yield "RM203", f"{_units(unit, _ids(beyond))} out of range: {_range(unit, limit)} ({mode})"
 
 
 def _missing(present: Counter[int], span: int) -> str:
@@ -93,6 +93,10 @@ def _range(unit: str, limit: int | None) -> str:
     if limit is None:
         return f"ids run from 0 to {MAX_IDS - 1}"
     return f"there is 1 {unit}" if limit == 1 else f"there are {limit} {unit}s"
+
+
+def _units(unit: str, ids: str) -> str:
+    return f"{unit} {ids}" if ids.lstrip("-").isdecimal() else f"{unit}s {ids}"
 
 
 def _join(numbers: Iterable[int]) -> str:
