@@ -78,6 +78,17 @@ def test_a_program_from_standard_input(tmp_path):
     assert (done.returncode, done.stdout[:7]) == (0, "agree: ")
 
 
+def test_a_program_from_a_pipe(tmp_path):
+    """So it is with `--program <(make_program)`: what one process reads is gone for the others."""
+    text = Path(write(tmp_path, "p.json")).read_bytes()
+    read_end, write_end = os.pipe()
+    os.write(write_end, text)
+    os.close(write_end)
+    done = up("-n", "4", "--program", f"/dev/fd/{read_end}", pass_fds=[read_end])
+    os.close(read_end)
+    assert (done.returncode, done.stdout[:7]) == (0, "agree: ")
+
+
 def test_processes_started_by_hand(tmp_path):
     """Number, count, root and secret on the command line are all that a process needs."""
     program = write(tmp_path, "p.json", size=2)

@@ -24,7 +24,7 @@ from rankmuster.launch import engines
 from rankmuster.launch.base import LaunchOptions
 from rankmuster.launch.fork import Stopped, stops_raise
 from rankmuster.load import process_paths, read_path
-from rankmuster.load.files import STDIN, shown
+from rankmuster.load.files import STDIN, is_read_once, shown
 from rankmuster.ranks import fold
 from rankmuster.report import Report
 from rankmuster.session import DEADLINE_S
@@ -160,9 +160,9 @@ def start(muster: Muster, devices: Sequence[range], report_file: IO[str] | None)
     muster = replace(
         muster,
         paths=paths,
-        # Standard input can be read once, so the parent does it for all.
-        given=read_path(STDIN, replicas=muster.replicas, partitions=muster.partitions)
-        if muster.program == STDIN
+        # What can be read once, the parent reads for all.
+        given=read_path(muster.program, replicas=muster.replicas, partitions=muster.partitions)
+        if is_read_once(muster.program)
         else None,
     )
     for path in dict.fromkeys(muster.paths.values()):

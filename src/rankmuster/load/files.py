@@ -129,6 +129,17 @@ def is_stream(file: IO[bytes]) -> bool:
         return True
 
 
+def is_read_once(path: str) -> bool:
+    """Whether *path* is standard input, a pipe (`<(…)`) or the like: nobody can read it again."""
+    if path == STDIN:
+        return True
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 paths stay as they were typed
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
 def copy(source: IO[bytes] | gzip.GzipFile, target: IO[bytes], path: str) -> None:
     """Copy within the bound, and rewind the copy."""
     total = 0
