@@ -353,6 +353,20 @@ def test_packed_files_and_pipes(here: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert read_path("a.json.gz") == read_path("-")
 
 
+def test_pipes_are_taken_in_the_order_given(here: Path) -> None:
+    """The numbers of descriptors, from 63 downwards in bash, are not those of processes."""
+    ends = [os.pipe() for _ in range(2)]
+    for _, write_end in ends:
+        os.write(write_end, program())
+        os.close(write_end)
+    first, second = (str(read_end) for read_end, _ in ends)
+    try:
+        assert seats(f"/dev/fd/{second}", f"/dev/fd/{first}") == [(second, (0, 1)), (first, (2, 3))]
+    finally:
+        for read_end, _ in ends:
+            os.close(read_end)
+
+
 def test_unpacking_is_bounded(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small file that unpacks into a huge one is refused before it does."""
     monkeypatch.setattr(files, "SPOOLED_BYTES_MAX", 1000)

@@ -18,7 +18,7 @@ from pathlib import PurePath
 from rankmuster import formats
 from rankmuster.errors import UnreadableInput
 from rankmuster.load import neff
-from rankmuster.load.files import STDIN, head, shown, translated
+from rankmuster.load.files import STDIN, head, is_read_once, shown, translated
 
 FILES_MAX = 1 << 17  # a file for each device of the largest machines in use
 RANK = "{rank}"
@@ -189,7 +189,10 @@ def sniffed(path: str) -> bool:
 def plain_batch(sources: tuple[Source, ...], notes: Iterable[str]) -> Batch:
     """One batch of files whose names, taken together, may give their process numbers."""
     if len(sources) > 1 and any(source.process is None for source in sources):
-        given = numbers([source.path for source in sources]) or repeat(None, len(sources))
+        paths = [source.path for source in sources]
+        # The 63 of /dev/fd/63, which is how `<(…)` arrives, is the shell's and no process's.
+        said = None if any(map(is_read_once, paths)) else numbers(paths)
+        given = said or repeat(None, len(sources))
         sources = tuple(
             replace(source, process=number) for source, number in zip(sources, given, strict=True)
         )
