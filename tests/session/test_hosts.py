@@ -29,8 +29,7 @@ from rankmuster.transport.base import Deadline
 PROGRAM = Path(__file__).parents[2] / "examples" / "ring.json"
 DEVICES = ("0-2", "3-5", "6-7")
 ROOT = "10.77.0.1:20480"
-SHORT_S = 2.5  # a deadline that is going to pass, and leaves a busy machine time before
-VAIN_S = 1.0  # one within which nobody can come anyway
+SHORT_S = 2.0  # a deadline that is going to pass, and leaves a busy machine time before
 LATE_S = 1.0
 NEW_MOUNTS, NEW_NAMES, NEW_NETWORK = 0x20000, 0x4000000, 0x40000000  # CLONE_NEWNS, ...UTS, ...NET
 BIND, PRIVATE = 0x1000, 0x44000  # MS_BIND, MS_REC | MS_PRIVATE
@@ -274,10 +273,10 @@ def test_an_address_that_is_translated_is_a_warning(network):
 def test_a_root_that_is_not_where_it_is_said_to_be(network, root, interface, hint, trouble):
     """Both ends say what they know of it: where one listens, and what the others find there."""
     odd = {0: {"RANKMUSTER_INTERFACE": interface}}
-    first, *others = muster(network, root, each=odd, deadline_s=VAIN_S)
+    first, *others = muster(network, root, each=odd, deadline_s=SHORT_S)
     assert first.findings == [("RM601", "3-7"), ("RM608", "0-2")]
     assert first.messages[1].startswith(f"the others look for the root at {hint}")
-    why = f"no answer from the root within 1 s: {root}: {trouble}"
+    why = f"no answer from the root within {SHORT_S:g} s: {root}: {trouble}"
     assert [each.messages for each in others] == [[why]] * 2
 
 
