@@ -26,7 +26,7 @@ SCHEMA = "rankmuster.report/1"
 Verdict = Literal["invalid", "differ", "undecided", "agree"]
 Basis = Literal["compared", "one program"]
 
-BETWEEN_PROGRAMS = frozenset({"RM001", "RM206", "RM208"})
+BETWEEN_PROGRAMS = frozenset({"RM001", "RM206", "RM208", "RM503"})
 UNDECIDED = frozenset(
     (*("RM312", "RM601", "RM602", "RM603", "RM605", "RM606"), *("RM701", "RM702", "RM703", "RM705"))
 )

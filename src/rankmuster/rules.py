@@ -198,7 +198,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "RM503": Rule(
             "error",
             "processes wait for each other in a circle",
-            "order the sends and receives so that some process can move first",
+            "let all processes enter what they share in one order",
         ),
         # bring-up
         "RM601": Rule("error", "absent", "look at the log of the processes that are missing"),

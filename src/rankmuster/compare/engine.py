@@ -1,9 +1,10 @@
-"""The comparison itself, top to bottom: communicators, order across them, and what is left over."""
+"""The comparison itself: communicators, order across them, circles, and what is left over."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rankmuster.compare.circle import circle
 from rankmuster.compare.order import crossed
 from rankmuster.compare.shared import kin, shared_communicators
 from rankmuster.compare.sides import stories_of
@@ -36,6 +37,8 @@ def compare_classes(held: Sequence[ProgramClass], *, same: bool = False) -> tupl
     found = list(world_sizes(held))
     if len(programs) > 1:
         found += differences(held, programs)
+        if not any(each.severity is Severity.ERROR for each in found):
+            found += filter(None, (circle(programs),))
     return (*found, *same_programs(held, programs, found, same=same))
 
 

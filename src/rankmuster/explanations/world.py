@@ -83,9 +83,11 @@ WORLD = {
         "a group over two chips without a common switch port",
     ),
     "RM503": Explanation(
-        "Every process of a circle waits for the next one, so none moves.",
-        "Blocking sends in a ring where everybody sends first.",
-        "device 0 sends to 1, 1 to 2 and 2 to 0, each before it receives",
-        is_reserved=True,
+        "Every process of a circle waits for the next one, so none moves, although no two of them "
+        "take turns otherwise. Collectives are looked at, in programs without branches; exchanges "
+        "on pairs, sends and receives are not.",
+        "Each process meets its neighbours of a ring in an order of its own.",
+        "device 0 enters 0,1 and then 2,0, device 1 enters 1,2 and then 0,1, device 2 enters 2,0 "
+        "and then 1,2",
     ),
 }
