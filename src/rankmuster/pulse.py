@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 NEVER = float("inf")
+LEAST_STILL_S = 0.25  # a busy machine keeps a process from the clock for less
 BEATS_AFTER = 4  # for which a standstill counts: then whatever it held up has come
 
 
@@ -31,7 +32,7 @@ class Pulse:
         """It is *now*; a look that is a whole beat late is a standstill, and not a busy machine."""
         late_s = now - self.looked_at - self.beat_s
         self.looked_at, before = now, self.looked_at
-        if late_s > self.beat_s:
+        if late_s > max(self.beat_s, LEAST_STILL_S):
             self._still_s = max(self.still_s, late_s)
             self._woke_at = now
             self.unseen_since = min(self.unseen_since, before)
