@@ -266,7 +266,7 @@ def test_an_address_that_is_translated_is_a_warning(network):
 @pytest.mark.parametrize(
     ("root", "interface", "hint", "trouble"),
     [
-        ("10.77.0.9:20480", "", "10.77.0.9, and it listens on 10.77.0.1, ", "no answer"),
+        ("10.77.0.9:20480", "", "10.77.0.9, and it listens on 10.77.0.1, ", "No route to host"),
         ("10.77.0.2:20480", "", "10.77.0.2, and it listens on 10.77.0.1, ", "Connection refused"),
         ("172.17.0.1:20480", "", "172.17.0.1, a bridge address, which", "Connection refused"),
         (ROOT, "docker0", "10.77.0.1, and it listens on 172.17.0.1 of trn1", "Connection refused"),
