@@ -86,7 +86,7 @@ def test_read_names_the_place() -> None:
 def test_read_refuses_the_rest(given: object, error: type[Exception]) -> None:
     """What is no program and no path is refused."""
     with pytest.raises(error):
-        rm.read(given)  # type: ignore[arg-type] # on purpose
+        rm.read(given)
 
 
 def test_check_one_program() -> None:

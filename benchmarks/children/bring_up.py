@@ -119,10 +119,10 @@ def unchecked(size: int) -> float:
     from rankmuster import bringup, session
     from rankmuster.protocol.frames import NO_SIGNATURE
 
-    bringup.communicator_digest = lambda *_: NO_SIGNATURE  # type: ignore[assignment]
-    session.content_digest = session.program_digest = lambda _: b"-" * 16  # type: ignore[assignment]
-    session.ledger = lambda *_: 0  # type: ignore[assignment]
-    session.verify = lambda *_: ()  # type: ignore[assignment]
+    bringup.communicator_digest = lambda *_: NO_SIGNATURE
+    session.content_digest = session.program_digest = lambda _: b"-" * 16
+    session.ledger = lambda *_: 0
+    session.verify = lambda *_: ()
     return ours(size, everybody(size))
 
 

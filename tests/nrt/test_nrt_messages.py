@@ -120,7 +120,7 @@ def contradict(**changes: Any) -> None:
 
 def told_no() -> None:
     nccom = Agreeable()
-    nccom.bootstrap_recv = lambda *_: pack_ticket(bytes(128), agrees=False)  # type: ignore[method-assign]
+    nccom.bootstrap_recv = lambda *_: pack_ticket(bytes(128), agrees=False)
     load(nccom)
 
 

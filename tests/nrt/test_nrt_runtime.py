@@ -278,7 +278,7 @@ def test_states() -> None:
         "build": lambda: runtime.nrt_build_global_comm(0, 0, 1),
         "user": lambda: runtime.nrt_cc_global_comm_init(0, 0, 1),
         "load": lambda: load(runtime, 0, 1, TEXT)[0],
-        "unload": lambda: runtime.nrt_unload(None),  # type: ignore[arg-type]
+        "unload": lambda: runtime.nrt_unload(None),
         "barrier": lambda: runtime.nrt_barrier(0, 0, 1),
         "gather": lambda: runtime.nrt_all_gather(0, 0, 1, 1, b"a", bytearray(1)),
         "prepare": lambda: runtime.nrta_cc_prepare(host_comm(), *FOUR, 0xA, 0, 1, Out()),
@@ -444,7 +444,7 @@ def test_closing_frees_the_youngest_first() -> None:
     nccom = Agreeable()
     closed: list[int] = []
     close = nccom.close_comm
-    nccom.close_comm = lambda comm: (closed.append(len(comm.participants)), close(comm))  # type: ignore[method-assign, assignment]
+    nccom.close_comm = lambda comm: (closed.append(len(comm.participants)), close(comm))
     runtime = Runtime(environ={}, nccom=nccom)
     runtime.nrt_init(0, "", "")
     three = program(all_reduce(7), groups=[[[0, 1, 2, 3]], [[0], [1, 2, 3]], [[0, 1], [2, 3]]])

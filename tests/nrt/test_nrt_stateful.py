@@ -65,7 +65,7 @@ class Calls(RuleBasedStateMachine):
     @rule(data=st.data())
     def unload(self, data: st.DataObject) -> None:
         if not self.models:
-            assert self.runtime.nrt_unload(Any) == (self.ready or 3)  # type: ignore[arg-type]
+            assert self.runtime.nrt_unload(Any) == (self.ready or 3)
             return
         model, _ = self.models.pop(data.draw(st.integers(0, len(self.models) - 1)))
         assert [self.runtime.nrt_unload(model) for _ in range(2)] == [0, 3]

@@ -35,12 +35,12 @@ def write(folder: Path, names: str, data: bytes | None = None) -> None:
 
 
 def seats(*arguments: str, **options: object) -> list[tuple[str, tuple[int, ...]]]:
-    (loaded,) = load(arguments, LoadOptions(**options))  # type: ignore[arg-type] # any of them
+    (loaded,) = load(arguments, LoadOptions(**options))
     return [(Path(copy.path).name, copy.devices) for copy in loaded.copies]
 
 
 def codes(*arguments: str, **options: object) -> list[str]:
-    (loaded,) = load(arguments, LoadOptions(**options))  # type: ignore[arg-type] # any of them
+    (loaded,) = load(arguments, LoadOptions(**options))
     return [found.code for found in loaded.findings]
 
 

@@ -25,7 +25,7 @@ OPS = program(all_reduce(8), groups=[HALVES], pairs=[RING], world_size=4)
 
 
 def loaded(*paths: object, **options: object) -> Loaded:
-    (only,) = load([str(path) for path in paths], LoadOptions(**options))  # type: ignore[arg-type] # as given
+    (only,) = load([str(path) for path in paths], LoadOptions(**options))
     return only
 
 
@@ -123,7 +123,7 @@ def test_both_named_on_the_command_line_are_one(model: Path) -> None:
 def test_a_program_that_contradicts_it_is_told(model: Path, beside: object, message: str) -> None:
     """Other sets or another world are RM006, and the NEFF stays without ops."""
     model.write_bytes(neff([HALVES], [RING], **{"#rank_world_size": 4}))
-    Path(f"{model}.json").write_bytes(write(beside))  # type: ignore[arg-type] # a Program
+    Path(f"{model}.json").write_bytes(write(beside))
     report = judged(loaded(model))
     assert [each.message for each in report.errors] == [message]
     assert report.errors[0].code == "RM006"
