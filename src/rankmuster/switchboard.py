@@ -262,6 +262,7 @@ class Switchboard:
         """Close every connection; what a caller's exchange still owes its peers goes out first."""
         if self.groups_kind is Kind.CALLER:
             self.groups_kind = Kind.GROUP
+            self.turn(0.0)
             self._pump(Wait(self.endpoint.idle, self.deadline.now() + DRAIN_S))
         self.groups.close()
         self.closing.close()
@@ -278,7 +279,7 @@ class Switchboard:
 
     def drain(self) -> Waits[None]:
         """Write out what is queued: the root's answers must leave before the root does."""
-        self._settle()
+        self.turn(0.0)  # else the first turn would wait, though all is written at its beginning
         yield Wait(self.endpoint.idle, min(self.deadline.at, self.deadline.now() + DRAIN_S))
 
     def finish(self) -> Waits[None]:

@@ -18,7 +18,7 @@ from rankmuster.errors import DeadlineExceeded, InvalidProgram, PeerLost, WorldM
 from rankmuster.formats import json_program
 from rankmuster.launch.local import spawn
 from rankmuster.program import Program
-from rankmuster.switchboard import Switchboard
+from rankmuster.switchboard import DRAIN_S, Switchboard
 from rankmuster.transport.framing import Frame, Kind
 from rankmuster.transport.tcp import TcpEndpoint
 
@@ -67,6 +67,12 @@ def test_eight_processes_agree():
     assert set(report["timings"]) == {
         *("read", "census", "bootstrap", "barrier", "closing", "total")
     }
+
+
+def test_the_root_does_not_wait_for_others_to_leave():
+    """Once go is written the root is up, though the others stay connected and say nothing."""
+    _, report = muster_world([step] * 8, then=lambda _: time.sleep(DRAIN_S))
+    assert report["timings"]["closing"] < DRAIN_S / 2
 
 
 @pytest.mark.parametrize(("processes", "each"), [(1, 8), (2, 4), (4, 2)])
