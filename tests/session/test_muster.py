@@ -71,7 +71,7 @@ def test_eight_processes_agree():
 
 def test_the_root_does_not_wait_for_others_to_leave():
     """Once go is written the root is up, though the others stay connected and say nothing."""
-    _, report = muster_world([step] * 8, then=lambda _: time.sleep(DRAIN_S))
+    _, report = muster_world([step] * 8, deadline_s=60, then=lambda _: time.sleep(DRAIN_S))
     assert report["timings"]["closing"] < DRAIN_S / 2
 
 
