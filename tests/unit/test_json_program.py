@@ -250,7 +250,7 @@ def test_nesting_has_a_bound(depth: int) -> None:
 def test_a_file_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text beyond the bound is refused unread."""
     monkeypatch.setattr(json_program, "MAX_BYTES", 100)
-    assert refusal(EXAMPLE).endswith("bytes are more than 100")
+    assert refusal(EXAMPLE).endswith("takes at most 100 bytes")
 
 
 def test_a_mapped_file_and_a_byte_order_mark_read_alike() -> None:

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankmuster import load as loading
-from rankmuster.errors import UnreadableInput
+from rankmuster.errors import InvalidProgram, UnreadableInput
+from rankmuster.formats import json_program
 from rankmuster.load import LoadOptions, files, load, process_path, read_path
 from rankmuster.load.devices import Place, seat
 from rankmuster.load.sources import find, numbers
@@ -370,9 +372,46 @@ def test_pipes_are_taken_in_the_order_given(here: Path) -> None:
 def test_unpacking_is_bounded(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small file that unpacks into a huge one is refused before it does."""
     monkeypatch.setattr(files, "SPOOLED_BYTES_MAX", 1000)
-    write(here, "bomb.gz", gzip.compress(b" " * 100_000))
+    write(here, "bomb.gz", gzip.compress(b"HloModule m" + b" " * 100_000))
     with pytest.raises(UnreadableInput, match="more than 1000 bytes"):
         read_path("bomb.gz")
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("cat /dev/zero", "not a program: it starts with"),
+        ("yes", "not a program: it starts with"),
+        ("gzip </dev/zero", "not a program: it starts with"),
+        ("yes '{'", "at most 3000000 bytes"),
+    ],
+)
+def test_what_has_no_end_is_refused_by_its_beginning(
+    here: Path, monkeypatch: pytest.MonkeyPatch, command: str, message: str
+) -> None:
+    """No more of a pipe is kept than some reader would make something of."""
+    monkeypatch.setattr(json_program, "MAX_BYTES", 3_000_000)
+    monkeypatch.setattr(files, "SPOOLED_BYTES_MAX", 4_000_000)
+    line = ["sh", "-c", f"exec {command}"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as endless:
+        with pytest.raises(InvalidProgram, match=message):
+            read_path(f"/dev/fd/{endless.stdout.fileno()}")
+        endless.kill()
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom", "/dev/full"])
+def test_a_device_is_refused_by_its_beginning(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    """What is no file at all is no program, and need not be copied to see that."""
+    monkeypatch.setattr(files, "SPOOLED_BYTES_MAX", 4_000_000)
+    with pytest.raises(InvalidProgram, match="not a program: it starts with"):
+        read_path(device)
+
+
+def test_a_folder_of_other_things_says_what_they_are(here: Path) -> None:
+    """Whoever points at a recorder's folder learns that, not that it is empty."""
+    write(here, "dumps/rank_0 dumps/rank_1", b"\x80\x02}q\x00X\x09\x00\x00\x00pg_config")
+    with pytest.raises(UnreadableInput, match=r"dumps/rank_0 is a Flight Recorder dump .* torchfr"):
+        load(["dumps"])
 
 
 def test_large_files_are_mapped(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def decode(struct: str | None, file: str | None, *, at: int, whole: bool) -> int
     if file is None:
         Output.current().answer(layout_text(layout), layout_json(layout))
         return 0
-    with contents(file) as image:
+    with contents(file, lambda _: at + layout.size) as image:
         found = list(rows(layout, image[at : at + layout.size], whole=whole))
         held = max(len(image) - at, 0)
     note = fit(layout, held)

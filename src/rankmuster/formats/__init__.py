@@ -7,6 +7,7 @@ from rankmuster.formats.json_text import Buffer as Buffer
 from rankmuster.program import Program
 
 FORMATS = ("json", "hlo", "neff")
+BYTES_MAX = 2 << 30  # of what is no plain file: it has to be kept somewhere
 
 
 def sniff(data: Buffer) -> str | None:
@@ -58,6 +59,28 @@ def read(
         from rankmuster.formats import neff
 
         return neff.read(data, where=where, world=world)
+    raise refusal(data, where)
+
+
+def refusal(data: Buffer, where: str) -> InvalidProgram:
+    """Why *data* is no program, and what to give instead."""
+    from rankmuster.formats.foreign import recognised
+
+    if found := recognised(data):
+        return InvalidProgram(f"not a program: it is {found.what}", where=where, fix=found.fix)
     what = f"it starts with {bytes(data[:16])!r}" if len(data) else "it is empty"
     fix = f"known formats: {', '.join(FORMATS)}"
-    raise InvalidProgram(f"not a program: {what}", where=where, fix=fix)
+    return InvalidProgram(f"not a program: {what}", where=where, fix=fix)
+
+
+def worth_reading(head: Buffer) -> int:
+    """Of how many bytes that begin with *head* a reader makes something: none where none knows it.
+
+    A pipe may have no end, and need not be read to it before it is refused.
+    """
+    kind = sniff(head)
+    if kind == "json":
+        from rankmuster.formats import json_program
+
+        return json_program.MAX_BYTES
+    return BYTES_MAX if kind else 0

@@ -7,12 +7,14 @@ is for `verify`; here they are whole numbers of 32 bits.
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from rankmuster.errors import InvalidProgram, UnsupportedFormat, did_you_mean
+from rankmuster.formats.foreign import object_with
 from rankmuster.formats.json_fields import (
     I63,
     U32,
@@ -48,7 +50,8 @@ PairSets = tuple[tuple[tuple[Id, Id], ...], ...]
 
 def sniff(data: Buffer) -> bool:
     """Whether *data* looks like a JSON object."""
-    return data[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
+    head = data[:4096].removeprefix(BOM_UTF8).lstrip()
+    return head[:1] == b"{" and head[1:2] != b"\0"  # which UTF-16 has there
 
 
 def read(data: Buffer, *, where: str = "", world: int | None = None) -> Program:
@@ -58,8 +61,8 @@ def read(data: Buffer, *, where: str = "", world: int | None = None) -> Program:
     known, for anything that is not a program of this version.
     """
     if len(data) > MAX_BYTES:
-        raise InvalidProgram(f"{len(data)} bytes are more than {MAX_BYTES}", where=where)
-    text = data[3:] if data[:3] == b"\xef\xbb\xbf" else data
+        raise InvalidProgram(f"a JSON program takes at most {MAX_BYTES} bytes", where=where)
+    text = data[3:] if data[:3] == BOM_UTF8 else data
     try:
         return interpreted(text, where, lambda value: to_program(value, world))
     except RecursionError:
@@ -121,12 +124,21 @@ def to_program(value: Any, world: int | None) -> Program:
 
 def check_version(entry: Mapping[str, Any]) -> None:
     """Refuse what is not this version of the format."""
-    claimed = required(entry, "format", ())
+    if "format" not in entry:
+        raise without_format(entry)
+    claimed = entry["format"]
     if claimed == FORMAT:
         return
     what = f"is {quote(claimed)}, not {FORMAT!r}"
     newer = isinstance(claimed, str) and claimed.startswith("rankmuster.program/")
     raise Fault(("format",), what, kind=UnsupportedFormat if newer else InvalidProgram)
+
+
+def without_format(entry: Mapping[str, Any]) -> Fault:
+    """An object that does not say what it is: another tool's, or ours without that line."""
+    if found := object_with(entry.keys()):
+        return Fault((), f"is no program: it is {found.what}", found.fix)
+    return Fault((), "needs 'format'", f'add "format": "{FORMAT}", if that is what it is')
 
 
 def id_sets(entry: Mapping[str, Any], key: str, shape: Any) -> Any:

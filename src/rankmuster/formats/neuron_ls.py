@@ -8,6 +8,7 @@ Counts and core ids are logical ones.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 
 import msgspec
@@ -54,7 +55,7 @@ def read(data: bytes, *, where: str = "") -> NodeListing:
     if len(data) > LIMIT_BYTES:
         raise InvalidProgram(f"a neuron-ls listing takes at most {LIMIT_BYTES} bytes", where=where)
     try:
-        devices = msgspec.json.decode(data, type=tuple[NeuronDevice, ...])
+        devices = msgspec.json.decode(data.removeprefix(BOM_UTF8), type=tuple[NeuronDevice, ...])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidProgram(
             f"not what `neuron-ls -j` prints: {error}", where=where, fix="run `neuron-ls -j` again"

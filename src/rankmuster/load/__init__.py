@@ -76,7 +76,7 @@ def read_path(
     """
     if neff.is_unpacked(path):
         return neff.supplied(path, neff.unpacked(path, world))
-    with contents(path) as data:
+    with contents(path, formats.worth_reading) as data:
         program = formats.read(
             data, where=shown(path), world=world, replicas=replicas, partitions=partitions
         )
@@ -153,7 +153,7 @@ class Reader:
     def _read(self, path: str) -> Program:
         if neff.is_unpacked(path):
             return neff.unpacked(path, self.options.world)
-        with contents(path) as data:
+        with contents(path, formats.worth_reading) as data:
             key = blake2b(data).digest() if isinstance(data, bytes) else b""
             if key in self._known:
                 return self._known[key]

@@ -4,38 +4,43 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import mmap
 import os
 import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import islice
 from typing import IO
 
 from rankmuster.errors import InvalidProgram, UnreadableInput, did_you_mean
-from rankmuster.formats import Buffer
+from rankmuster.formats import BYTES_MAX, Buffer
 
 STDIN = "-"
 MAPPED_ABOVE_BYTES = 64 << 20
-SPOOLED_BYTES_MAX = 2 << 30  # a gzip file can grow a thousandfold: what it unpacks to is bounded
+# A gzip file can grow a thousandfold, and a pipe may never end: what is kept of them is bounded.
+SPOOLED_BYTES_MAX = BYTES_MAX
 CHUNK_BYTES = 1 << 20
 HEAD_BYTES = 1 << 20
 GZIP_MAGIC = b"\x1f\x8b"
 NAMES_OFFERED_FROM = 10_000  # entries of a folder that are looked at for a nearest name
+Worth = Callable[[bytes], int]
 
 
 @contextmanager
-def contents(path: str) -> Iterator[Buffer]:
+def contents(path: str, worth: Worth = lambda _: BYTES_MAX) -> Iterator[Buffer]:
     """The bytes behind *path* ("-" is standard input), unpacked if they are gzip.
 
-    Up to 64 MiB are read and more are mapped; a map is closed on leaving, so nothing may keep a
-    view of it. Raises `UnreadableInput` for what is missing, not ours to read, too large when
-    unpacked, or changes its size meanwhile, and `InvalidProgram` for what is empty.
+    What comes out of a pipe, a device or gzip is read as far as *worth* says of its beginning: of
+    how many bytes something can be made. Up to 64 MiB are read and more are mapped; a map is closed
+    on leaving, so nothing may keep a view of it. Raises `UnreadableInput` for what is missing, not
+    ours to read, too large to keep, or changes its size meanwhile, and `InvalidProgram` for what is
+    empty.
     """
-    with translated(path), opened(path) as file, seekable(file, path) as plain:
+    with translated(path), opened(path) as file, seekable(file, path, worth) as plain:
         size = os.fstat(plain.fileno()).st_size
         if size == 0:
             raise InvalidProgram("the file is empty", where=shown(path))
@@ -105,20 +110,22 @@ def opened(path: str) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def seekable(file: IO[bytes], path: str) -> Iterator[IO[bytes]]:
+def seekable(file: IO[bytes], path: str, worth: Worth) -> Iterator[IO[bytes]]:
     """*file* itself where it can be sized and mapped, else a bounded copy; gzip is unpacked."""
-    with tempfile.TemporaryFile() if is_stream(file) else nullcontext(file) as plain:
-        if plain is not file:
-            copy(file, plain, path)
-        magic = plain.read(len(GZIP_MAGIC))
-        plain.seek(0)
-        if magic != GZIP_MAGIC:
-            yield plain
+    is_plain = not is_stream(file)
+    ahead = io.BufferedReader(file)  # type: ignore[type-var] # it reads as a raw one does
+    try:
+        is_packed = ahead.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
+        if is_plain and not is_packed:
+            file.seek(0)
+            yield file
             return
-        with tempfile.TemporaryFile() as unpacked:
-            with gzip.GzipFile(fileobj=plain) as packed:
-                copy(packed, unpacked, path)
-            yield unpacked
+        with tempfile.TemporaryFile() as kept:
+            with gzip.GzipFile(fileobj=ahead) if is_packed else nullcontext(ahead) as source:
+                copy(source, kept, path, worth)
+            yield kept
+    finally:
+        ahead.detach()
 
 
 def is_stream(file: IO[bytes]) -> bool:
@@ -140,16 +147,21 @@ def is_read_once(path: str) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def copy(source: IO[bytes] | gzip.GzipFile, target: IO[bytes], path: str) -> None:
-    """Copy within the bound, and rewind the copy."""
-    total = 0
-    while chunk := source.read(CHUNK_BYTES):
-        total += len(chunk)
-        if total > SPOOLED_BYTES_MAX:
-            raise UnreadableInput(f"{shown(path)}: more than {SPOOLED_BYTES_MAX} bytes unpacked")
-        target.write(chunk)
-    target.flush()
-    target.seek(0)
+def copy(source: IO[bytes] | gzip.GzipFile, kept: IO[bytes], path: str, worth: Worth) -> None:
+    """Copy as far as it is worth it, and a byte more, so that it shows; rewind the copy."""
+    chunk = source.read(HEAD_BYTES)
+    left = worth(chunk) + 1
+    while chunk:
+        kept.write(chunk)
+        if kept.tell() > SPOOLED_BYTES_MAX:
+            raise UnreadableInput(
+                f"{shown(path)}: more than {SPOOLED_BYTES_MAX} bytes from a pipe or gzip",
+                fix="put them into a file, unpacked",
+            )
+        left -= len(chunk)
+        chunk = source.read(min(CHUNK_BYTES, left)) if left > 0 else b""
+    kept.flush()
+    kept.seek(0)
 
 
 def refuse_if_resized(path: str, before: int, after: int) -> None:

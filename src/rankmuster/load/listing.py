@@ -11,5 +11,5 @@ def read_listing(path: str) -> bytes:
 
     Raises `UnreadableInput`.
     """
-    with contents(path) as data:
+    with contents(path, lambda _: LIMIT_BYTES) as data:
         return bytes(data[: LIMIT_BYTES + 1])

@@ -11,16 +11,19 @@ import re
 import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import PurePath
 
 from rankmuster import formats
 from rankmuster.errors import UnreadableInput
+from rankmuster.formats.foreign import recognised
 from rankmuster.load import neff
 from rankmuster.load.files import STDIN, head, is_read_once, shown, translated
 
 FILES_MAX = 1 << 17  # a file for each device of the largest machines in use
+LOOKED_AT = 16  # files of a folder without programs, to say what they are
 RANK = "{rank}"
 # XLA names a dump after its module, the function and the stage (`--xla_dump_to`):
 #   module_0004.jit_prog.cpu_after_optimizations.txt
@@ -129,11 +132,18 @@ def inside(source: Source, notes: list[str]) -> list[Source]:
     paths = dumps(files) or dumps(inner) or programs(files, notes)
     paths = paths or [*filter(neff.is_unpacked, folders)] or programs(inner, notes)
     if not paths:
-        raise UnreadableInput(
-            f"{shown(source.path)}: no program in this folder",
-            fix=f"known formats: {', '.join(formats.FORMATS)}",
-        )
+        raise without_program(source.path, [*files, *inner])
     return [replace(source, path=path) for path in paths]
+
+
+def without_program(folder: str, files: Sequence[str]) -> UnreadableInput:
+    """The error for a folder without programs, with what is in it instead where that is known."""
+    what = f"{shown(folder)}: no program in this folder"
+    for path in files[:LOOKED_AT]:
+        with suppress(UnreadableInput):
+            if found := recognised(head(path)):
+                return UnreadableInput(f"{what}: {shown(path)} is {found.what}", fix=found.fix)
+    return UnreadableInput(what, fix=f"known formats: {', '.join(formats.FORMATS)}")
 
 
 def listing(folder: str) -> tuple[list[str], list[str]]:

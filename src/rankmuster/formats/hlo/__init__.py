@@ -10,7 +10,7 @@ import re
 
 from rankmuster.errors import InvalidProgram
 from rankmuster.formats.hlo.reader import Reader
-from rankmuster.formats.hlo.scanner import Text, skip_space
+from rankmuster.formats.hlo.scanner import Text, beginning
 from rankmuster.program import Program
 
 _MODULE = re.compile(rb"HloModule\s")
@@ -18,7 +18,7 @@ _MODULE = re.compile(rb"HloModule\s")
 
 def sniff(data: Text) -> bool:
     """Whether *data* begins, after blanks and comments, as an HLO module does."""
-    return _MODULE.match(data, skip_space(data, 0, len(data))) is not None
+    return _MODULE.match(data, beginning(data)) is not None
 
 
 def read(

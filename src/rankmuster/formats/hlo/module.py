@@ -19,6 +19,7 @@ from rankmuster.formats.hlo.names import HEADER, Names
 from rankmuster.formats.hlo.scanner import (
     Text,
     attributes,
+    beginning,
     closing,
     malformed,
     shown,
@@ -115,7 +116,7 @@ def parse_module(text: Text, lines: Lines, *, arrays: bool = False) -> Module:
     With *arrays*, names are looked up by numpy. Raises InvalidProgram for text that is no module,
     is cut off, holds several modules or has no ENTRY computation.
     """
-    start = skip_space(text, 0, len(text))
+    start = beginning(text)
     match = _MODULE.match(text, start)
     if match is None:
         raise malformed(text, start, "no HloModule here", fix="give HLO text as XLA prints it")

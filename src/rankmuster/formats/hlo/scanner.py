@@ -5,6 +5,7 @@ Knows quotes, brackets and comments; it does not know what any attribute means.
 
 from __future__ import annotations
 
+import codecs
 import mmap
 import re
 from typing import TypeAlias
@@ -70,6 +71,12 @@ def shown(text: bytes, limit: int = 60) -> str:
 def skip_space(text: Text, position: int, end: int) -> int:
     """The first position from *position* on that is neither blank nor comment."""
     return _SPACE.match(text, position, end).end()  # type: ignore[union-attr]  # matches ""
+
+
+def beginning(text: Text) -> int:
+    """The position of the first word, behind blanks, comments and UTF-8's own mark."""
+    mark = codecs.BOM_UTF8
+    return skip_space(text, len(mark) if text[: len(mark)] == mark else 0, len(text))
 
 
 def blank_comments(text: bytes) -> bytes:
