@@ -136,6 +136,43 @@ def test_a_missing_id_is_named() -> None:
     ]
 
 
+PERMUTE = "ROOT c = f32[64] collective-permute(p), source_target_pairs={{0,1},{1,7}}"
+FLAG = "use_global_device_ids=true"
+FOR_ALL = "{{0,1,2,3,4,5,6,7}}"
+
+
+@pytest.mark.parametrize(
+    ("line", "header", "fix"),
+    [
+        (
+            PERMUTE,
+            "num_partitions=8",
+            "without channel_id the ids are replicas: give it one if the 8 partitions are meant",
+        ),
+        (
+            PERMUTE + ", channel_id=1",
+            "replica_count=8",
+            "with channel_id the ids are partitions: leave it out if the 8 replicas are meant",
+        ),
+        (
+            f"ROOT {all_reduce(FOR_ALL, rest=' ')}",
+            "num_partitions=8",
+            f"the ids are replicas: give it channel_id and {FLAG} if the 8 devices are meant",
+        ),
+        (
+            f"ROOT {all_reduce(FOR_ALL, rest=', channel_id=1')}",
+            "replica_count=2, num_partitions=4",
+            f"the ids are replicas: give it {FLAG} if the 8 devices are meant",
+        ),
+        (PERMUTE, "num_partitions=4", "check the pairs against the world size"),
+    ],
+)
+def test_ids_that_other_attributes_would_give_a_meaning(line: str, header: str, fix: str) -> None:
+    """Which ids they are hangs on attributes: where those would mend it, that is said."""
+    beyond = [f for f in program(line, header=header).findings if "out of range" in f.message]
+    assert [f.fix for f in beyond] == [fix]
+
+
 def test_several_ids_are_told_in_the_plural() -> None:
     """Ranges and lists of ids are many replicas."""
     text = "ROOT " + all_reduce("{{0,1},{1,5},{6,0}}", rest=" ")

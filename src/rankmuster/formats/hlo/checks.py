@@ -11,15 +11,32 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from rankmuster.formats.hlo.groups import MAX_IDS, Groups
-from rankmuster.formats.hlo.modes import Mode, Pairs
+from rankmuster.formats.hlo.modes import HAS_FLAG, Counts, Mode, Pairs
 from rankmuster.ranks import fold
 
 Problem = tuple[str, str]  # (code, message)
+BEYOND = frozenset({"RM101", "RM203"})
 _UNIT = {
     Mode.CROSS_REPLICA: "replica",
     Mode.CROSS_REPLICA_AND_PARTITION: "replica",
     Mode.CROSS_PARTITION: "partition",
     Mode.FLATTENED_ID: "device",
+}
+
+# From one mode to another, as far as attributes decide.
+_WAYS = {
+    (Mode.CROSS_REPLICA, Mode.CROSS_PARTITION): (
+        "without channel_id the ids are replicas: give it one"
+    ),
+    (Mode.CROSS_REPLICA, Mode.FLATTENED_ID): (
+        "the ids are replicas: give it channel_id and use_global_device_ids=true"
+    ),
+    (Mode.CROSS_REPLICA_AND_PARTITION, Mode.FLATTENED_ID): (
+        "the ids are replicas: give it use_global_device_ids=true"
+    ),
+    (Mode.CROSS_PARTITION, Mode.CROSS_REPLICA): (
+        "with channel_id the ids are partitions: leave it out"
+    ),
 }
 
 
@@ -70,6 +87,20 @@ def check_pairs(pairs: Pairs, mode: Mode, limit: int | None, *, times: int) -> I
     most = MAX_IDS if limit is None else limit
     if beyond := [i for i in named if not 0 <= i < most]:
         yield "RM203", f"{_units(unit, _ids(beyond))} out of range: {_range(unit, limit)} ({mode})"
+
+
+def meant(opcode: bytes, mode: Mode, counts: Counts, ids: Iterable[int]) -> str | None:
+    """The attributes under which *ids*, out of range in *mode*, would fit; None where none do.
+
+    Which ids they are hangs on attributes that are easily lost: a channel makes them partitions,
+    and use_global_device_ids devices.
+    """
+    with_channel = Mode.FLATTENED_ID if opcode in HAS_FLAG else Mode.CROSS_PARTITION
+    other = Mode.CROSS_REPLICA if mode is Mode.CROSS_PARTITION else with_channel
+    limit = counts.limit(other)
+    if (mode, other) not in _WAYS or not all(0 <= i < limit for i in ids):
+        return None
+    return f"{_WAYS[mode, other]} if the {limit} {_UNIT[other]}s are meant"
 
 
 def _missing(present: Counter[int], span: int) -> str:

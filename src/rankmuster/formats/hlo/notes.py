@@ -17,12 +17,18 @@ class Notes:
     """
 
     def __init__(self) -> None:
-        self._notes: dict[tuple[str, str], tuple[int | None, Severity | None]] = {}
+        self._notes: dict[tuple[str, str], tuple[int | None, Severity | None, str | None]] = {}
         self._times: Counter[tuple[str, str]] = Counter()
         self._per_code: Counter[str] = Counter()
 
     def add(
-        self, code: str, message: str, *, at: int | None = None, severity: Severity | None = None
+        self,
+        code: str,
+        message: str,
+        *,
+        at: int | None = None,
+        severity: Severity | None = None,
+        fix: str | None = None,
     ) -> None:
         """Note *message*; beyond `MAX_PER_CODE` of one code only the number grows."""
         key = code, message
@@ -30,7 +36,7 @@ class Notes:
         if key not in self._notes:
             self._per_code[code] += 1
             if self._per_code[code] <= MAX_PER_CODE:
-                self._notes[key] = at, severity
+                self._notes[key] = at, severity, fix
 
     def findings(
         self, places: Callable[[], Callable[[int], tuple[OpRef, int] | None]]
@@ -39,15 +45,15 @@ class Notes:
 
         *places* numbers all ops, so it is called only where some note needs that.
         """
-        anywhere = any(at is not None for at, _ in self._notes.values())
+        anywhere = any(at is not None for at, _, _ in self._notes.values())
         place = places() if anywhere else lambda _: None
         found = []
-        for key, (at, severity) in self._notes.items():
+        for key, (at, severity, fix) in self._notes.items():
             code, message = key
             if self._times[key] > 1:
                 message = f"{message} (and at {self._times[key] - 1} more places)"
             op, group = (place(at) if at is not None else None) or (None, None)
-            found.append(finding(code, message, severity=severity, op=op, group=group))
+            found.append(finding(code, message, severity=severity, op=op, group=group, fix=fix))
         for code, count in self._per_code.items():
             if count > MAX_PER_CODE:
                 found.append(finding(code, f"{count - MAX_PER_CODE} more findings of this kind"))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 
 from rankmuster.errors import InvalidProgram
 from rankmuster.finding import OpRef
-from rankmuster.formats.hlo.checks import check_groups, check_pairs
+from rankmuster.formats.hlo.checks import BEYOND, check_groups, check_pairs, meant
 from rankmuster.formats.hlo.collective import Collective, Form
 from rankmuster.formats.hlo.counts import Known
 from rankmuster.formats.hlo.definitions import Definitions
@@ -194,7 +195,15 @@ class OpBuilder:
         else:
             return
         for code, message in found:
-            self._note(code, f"{form.base.decode()}: {message}", collective)
+            fix = self._meant(form) if code in BEYOND else None
+            self._note(code, f"{form.base.decode()}: {message}", collective, fix=fix)
+
+    def _meant(self, form: Form) -> str | None:
+        """What to do about ids out of range, where other attributes would give them a meaning."""
+        if form.mode is None:
+            return None
+        sets = form.groups.groups if form.groups else form.pairs or ()
+        return meant(form.base, form.mode, self.known.counts, chain.from_iterable(sets))
 
     def _expand(self, form: Form, mode: Mode) -> tuple[int, int | None]:
         if form.pairs is not None:
@@ -218,8 +227,10 @@ class OpBuilder:
                 f"the module's sets name more than {MAX_IDS_IN_ALL} ids in all",
             )
 
-    def _note(self, code: str, message: str, collective: Collective) -> None:
-        self.notes.add(code, message, at=collective.start)
+    def _note(
+        self, code: str, message: str, collective: Collective, *, fix: str | None = None
+    ) -> None:
+        self.notes.add(code, message, at=collective.start, fix=fix)
 
     def op_refs(self, nodes: tuple[Node, ...]) -> Callable[[int], tuple[OpRef, int] | None]:
         """How findings learn their op and group id, once all are numbered."""
