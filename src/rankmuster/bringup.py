@@ -7,6 +7,7 @@ switchboard's. Knows no launcher and no file: its place is given to it, and so i
 from __future__ import annotations
 
 import secrets
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -19,6 +20,7 @@ from rankmuster.finding import Finding, Severity, finding
 from rankmuster.group import SubGroup
 from rankmuster.launch.base import Place
 from rankmuster.program import Program
+from rankmuster.protocol.barrier import meet
 from rankmuster.protocol.bootstrap import bootstrap
 from rankmuster.protocol.causes import LOST, SILENT, UNREACHABLE, Cause
 from rankmuster.protocol.closing import ROOT, Answer, blame, closing
@@ -290,19 +292,23 @@ class BringUp:
     def _local_barrier(self, cause: Cause | None) -> Waits[Cause | None]:
         """Nobody goes on before all processes of this host have come so far (S0 §5).
 
-        It runs over the trees of a bootstrap: their connections are mostly open already, and a
-        connection costs far more than a round.
+        On the root's host all meet at the root. Elsewhere it runs over the trees of a bootstrap:
+        their connections are mostly open already, and a connection costs far more than a round.
         """
         self.begin("barrier")
         board = self.board
         assert board.plan is not None
         assert board.seating is not None
         local = unfold(board.plan.local)
-        members = tuple(board.seating.devices_of(seat)[0] for seat in local)
+        members = board.seating.firsts_of(local)
         key = group_key(members, b"barrier")
         rank = members.index(min(self.place.devices))
         no = GroupRefused("this process failed before", hearsay=True) if cause else None
-        steps = bootstrap(rank, len(members), NO_SIGNATURE, NO_UNIQUE_ID, no)
+        steps: Steps[bytes | MusterError | None]
+        if board.by_root:
+            steps = meet(rank, len(members), no)
+        else:
+            steps = bootstrap(rank, len(members), NO_SIGNATURE, NO_UNIQUE_ID, no)
         board.groups.add(key, members, rank, steps)
         yield from self._run_groups(self._groups_end())
         cause = cause or self._first_cause({key: members}, "barrier")
@@ -319,11 +325,11 @@ class BringUp:
         if not (yield Wait(lambda: board.groups.done and not board.unreached(), until)):
             board.turn(0.0)  # who stood still looks at what came before it gives up
             board.groups.expire(0)
-        board.turn(0.0)
 
     def _exchange(self, until: float) -> Waits[None]:
         """Run what was added, and write what we owe: nobody writes for us until the next call."""
         yield from self._run_groups(until)
+        self.board.turn(0.0)
         yield Wait(self.board.endpoint.idle, until)
 
     def _first_cause(self, members_of: dict[bytes, SubGroup], phase: str) -> Cause | None:
@@ -417,5 +423,5 @@ class BringUp:
 
 def group_key(members: SubGroup, purpose: bytes = b"group") -> bytes:
     """What frames of one communicator carry: 16 bytes that stand for its members, in order."""
-    packed = b"".join(member.to_bytes(8, "little") for member in members)
+    packed = struct.pack(f"<{len(members)}Q", *members)
     return blake2b(packed, digest_size=16, person=purpose).digest()

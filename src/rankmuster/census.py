@@ -38,9 +38,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     `content` is equal exactly where no check could tell two programs apart; b"" says that the
     process has no program, and `findings` why. `ledger` is that of its sends and receives.
     `suspect` says that its program alone has something to report, so that it must be looked at.
-    `program` is its canonical digest. `remaining_s` of `whole_s` seconds were left when the card
-    was written. `wants` are the devices that it may dial. `instance` and `core_size` are what
-    the process believes of its server.
+    `remaining_s` of `whole_s` seconds were left when the card was written. `wants` are the devices
+    that it may dial. `instance` and `core_size` are what the process believes of its server.
     """
 
     process: int
@@ -55,7 +54,6 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     whole_s: float
     remaining_s: float
     content: bytes = b""
-    program: bytes = b""
     ledger: bytes = bytes(16)
     suspect: bool = False
     address: str = ""

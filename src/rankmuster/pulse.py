@@ -7,7 +7,7 @@ silence of others is not to be believed. It knows no clock: whoever looks says w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 NEVER = float("inf")
 LEAST_STILL_S = 0.25  # a busy machine keeps a process from the clock for less
@@ -27,13 +27,16 @@ class Pulse:
     unseen_since: float = NEVER
     _still_s: float = 0.0
     _woke_at: float = -NEVER
+    _awake_s: float = field(init=False)  # at most so far apart are two looks of one that is awake
+
+    def __post_init__(self) -> None:
+        self._awake_s = self.beat_s + max(self.beat_s, LEAST_STILL_S)
 
     def look(self, now: float) -> None:
         """It is *now*; a look that is a whole beat late is a standstill, and not a busy machine."""
-        late_s = now - self.looked_at - self.beat_s
-        self.looked_at, before = now, self.looked_at
-        if late_s > max(self.beat_s, LEAST_STILL_S):
-            self._still_s = max(self.still_s, late_s)
+        before, self.looked_at = self.looked_at, now
+        if now > before + self._awake_s:
+            self._still_s = max(self.still_s, now - before - self.beat_s)
             self._woke_at = now
             self.unseen_since = min(self.unseen_since, before)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
+
+IDS = re.compile(r"[0-9]{1,18}(,[0-9]{1,18})*")
 
 
 def ranges(devices: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -30,6 +33,8 @@ def unfold(text: str, *, limit: int = 1 << 24) -> tuple[int, ...]:
     *limit* bounds how many ids a text may name, so that "0-999999999999" is an error and not an
     allocation.
     """
+    if IDS.fullmatch(text) and text.count(",") < limit:  # mostly: no range to judge
+        return tuple(sorted(set(map(int, text.split(",")))))
     devices: set[int] = set()
     for part in text.split(",") if text.strip() else ():
         low, dash, high = part.strip().partition("-")

@@ -36,9 +36,8 @@ class GroupSet:
     def by_device(self) -> dict[int, SubGroup]:
         """Each device's own sub-group, the first that names it."""
         table: dict[int, SubGroup] = {}
-        for group in self.members:
-            for device in group:
-                table.setdefault(device, group)
+        for group in reversed(self.members):
+            table |= dict.fromkeys(group, group)
         return table
 
 

@@ -27,6 +27,12 @@ class Seating(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dic
             return tuple(range(seat * self.each, (seat + 1) * self.each))
         return unfold(self.shares[seat])
 
+    def firsts_of(self, seats: Sequence[int]) -> tuple[int, ...]:
+        """The lowest device of each of these processes."""
+        if self.each:
+            return tuple([seat * self.each for seat in seats])
+        return tuple(self.devices_of(seat)[0] for seat in seats)
+
     def seat_of(self, device: int) -> int:
         """The process that holds a device."""
         return device // self.each if self.each else self._by_device[device]
@@ -39,9 +45,9 @@ class Seating(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dic
 def seating(shares: Sequence[Sequence[int]]) -> Seating:
     """The seating of processes with these ascending devices, in order of their first."""
     each = len(shares[0])
-    alike = Seating(processes=len(shares), each=each)
-    if all(tuple(share) == alike.devices_of(seat) for seat, share in enumerate(shares)):
-        return alike
+    alike = [list(range(first, first + each)) for first in range(0, each * len(shares), each)]
+    if list(map(list, shares)) == alike:
+        return Seating(processes=len(shares), each=each)
     return Seating(processes=len(shares), shares=tuple(map(fold, shares)))
 
 
@@ -65,7 +71,7 @@ class AddressBook:
     def wanted_by(self, seat: int) -> set[int]:
         """The seats that this one will dial; those it asked for, and of its host's barrier."""
         there = range(self._seating.processes)
-        wanted = {self._seating.seat_of(device) for device in unfold(self._wants[seat])}
+        wanted = set(map(self._seating.seat_of, unfold(self._wants[seat])))
         local = self._by_host[self._hosts[seat]]
         edges = tree_destinations(local.index(seat), len(local))
         return (wanted | {local[rank] for rank in edges}).intersection(there) - {seat}

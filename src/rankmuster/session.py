@@ -38,7 +38,7 @@ from rankmuster.ranks import fold
 from rankmuster.report import Disagreement, Report
 from rankmuster.resolve import Resolved
 from rankmuster.root import is_suspect, pack_program
-from rankmuster.signature.canonical import content_digest, program_digest
+from rankmuster.signature.canonical import content_digest
 from rankmuster.switchboard import Waits
 from rankmuster.transport.base import Deadline, Transport
 from rankmuster.transport.interfaces import NoSuchInterface
@@ -238,7 +238,6 @@ class Held:
     problems: tuple[Finding, ...]
     resolved: Resolved
     content: bytes
-    digest: bytes
     ledger: int
     suspect: bool
     peers: frozenset[int]
@@ -276,7 +275,6 @@ def _held(place: Place, read_program: Callable[[], Program]) -> Held:
         problems=problems or (*_smaller_world(program, place), *_other_process(program, place)),
         resolved=resolved,
         content=bytes(content_digest(resolved)) if readable else b"",
-        digest=bytes(program_digest(resolved)) if readable else b"",
         ledger=ledger(resolved, place.devices),
         suspect=is_suspect(own),
         peers=_peers(resolved, place),
@@ -318,7 +316,6 @@ def _card(up: BringUp, held: Held, path: str) -> Card:
         whole_s=up.deadline.whole_s,
         remaining_s=up.deadline.remaining(),
         content=held.content,
-        program=held.digest,
         ledger=held.ledger.to_bytes(16, "little"),
         suspect=held.suspect,
         address=address,

@@ -279,8 +279,10 @@ class Switchboard:
 
     def drain(self) -> Waits[None]:
         """Write out what is queued: the root's answers must leave before the root does."""
-        self.turn(0.0)  # else the first turn would wait, though all is written at its beginning
-        yield Wait(self.endpoint.idle, min(self.deadline.at, self.deadline.now() + DRAIN_S))
+        self._settle()
+        if not self.endpoint.idle():
+            self.turn(0.0)  # else the first turn waits, though all is written at its beginning
+            yield Wait(self.endpoint.idle, min(self.deadline.at, self.deadline.now() + DRAIN_S))
 
     def finish(self) -> Waits[None]:
         """After the last answer: write it out, and let nobody in through the root's door any more.

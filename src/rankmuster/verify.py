@@ -128,8 +128,8 @@ def out_of_range(
     code: str, each: GroupSet, distinct: set[int], world_size: int
 ) -> Iterator[Finding]:
     """The ids that no device of the world has."""
-    wrong = [device for device in distinct if not 0 <= device < world_size]
-    if wrong:
+    if distinct and not (min(distinct) >= 0 and max(distinct) < world_size):
+        wrong = [device for device in distinct if not 0 <= device < world_size]
         what = f"{title(each)} names {devices(ranges(wrong))} in a world of {world_size}"
         yield finding(code, what, group=each.id)
 
@@ -147,6 +147,8 @@ def repeated(
 
 def missing(distinct: set[int], world_size: int) -> Iterator[tuple[int, int]]:
     """The runs of the world's ids that *distinct* leaves out, first and last, none listed."""
+    if distinct.issuperset(range(world_size)):
+        return
     inside = sorted(device for device in distinct if 0 <= device < world_size)
     for before, after in pairwise((-1, *inside, world_size)):
         if after > before + 1:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
+from typing import TypeAlias
 
 import pytest
 from protocol_worlds import OTHER, SIGNATURE, UNIQUE_ID, musters, says, verdicts
 
 from rankmuster.errors import DeadlineExceeded, NotAgreed, PeerLost, RemoteProtocolError
-from rankmuster.protocol.barrier import barrier
+from rankmuster.protocol.barrier import barrier, meet
 from rankmuster.protocol.bootstrap import bootstrap
 from rankmuster.protocol.muster import muster
 from rankmuster.protocol.steps import Recv, Send, Steps
 from rankmuster.testing.simulate import replay, simulate
 from rankmuster.testing.simulation import Deadlock
+
+Form: TypeAlias = Callable[..., Steps[NotAgreed | None]]
 
 
 def test_a_seed_decides_everything() -> None:
@@ -101,27 +105,40 @@ def test_a_trace_of_another_protocol_does_not_replay() -> None:
 
 
 @pytest.mark.parametrize("rendezvous", [False, True])
-def test_the_barrier_holds_everybody_until_the_last_has_come(rendezvous: bool) -> None:
-    """For every size to 33 no rank leaves before each has come; the rounds are logarithmic."""
+@pytest.mark.parametrize("form", [barrier, meet])
+def test_a_barrier_holds_everybody_until_the_last_has_come(form: Form, rendezvous: bool) -> None:
+    """For every size to 33 no rank leaves before each has come."""
 
     def through(rank: int, size: int) -> Steps[set[int]]:
         came.add(rank)
-        assert (yield from barrier(rank, size)) is None
+        assert (yield from form(rank, size)) is None
         return set(came)
 
     for size in range(1, 34):
         came: set[int] = set()
         world = simulate([through(n, size) for n in range(size)], size, rendezvous=rendezvous)
         assert all(seen == set(range(size)) for seen in world.outcome.values())
-        assert world.messages == size * (size - 1).bit_length()
-        assert world.rounds <= 2 * (size - 1).bit_length()
+        if form is barrier:
+            assert world.messages == size * (size - 1).bit_length()
+            assert world.rounds <= 2 * (size - 1).bit_length()
+        else:
+            assert world.messages == 2 * (size - 1)
 
 
-def test_one_no_at_a_barrier_reaches_all() -> None:
+@pytest.mark.parametrize("form", [barrier, meet])
+def test_one_no_at_a_barrier_reaches_all(form: Form) -> None:
     """A rank that comes with a no takes it to everybody."""
     for size in range(2, 20):
-        ranks = [barrier(n, size, NotAgreed("no") if n == size // 2 else None) for n in range(size)]
+        ranks = [form(n, size, NotAgreed("no") if n == size // 2 else None) for n in range(size)]
         assert all(simulate(ranks, size).outcome.values())
+
+
+@pytest.mark.parametrize(("size", "dead"), [(2, 0), (2, 1), (5, 0), (5, 3), (5, 4)])
+def test_one_that_never_comes_to_a_meeting_is_a_no_to_all_others(size: int, dead: int) -> None:
+    """Rank 0 passes it on; where that is the dead one, each sees it itself."""
+    world = simulate([meet(n, size) for n in range(size)], size, dies={dead: 0})
+    assert len(world.outcome) == size - 1
+    assert all(isinstance(no, NotAgreed) for no in world.outcome.values())
 
 
 def test_a_large_world_with_one_liar_refuses_in_seconds() -> None:

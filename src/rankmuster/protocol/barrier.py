@@ -32,6 +32,21 @@ def barrier(rank: int, size: int, no: MusterError | None = None) -> Steps[Muster
     return no
 
 
+def meet(rank: int, size: int, no: MusterError | None = None) -> Steps[MusterError | None]:
+    """As `barrier`, at rank 0: it hears of everybody, then tells everybody.
+
+    For a group whose rank 0 is connected with all: two frames a rank, and one that it waits for.
+    """
+    if rank > 0:
+        no = graver(no, (yield from tell(0, pack_barrier(well=no is None))))
+        return (yield from _hear(0, no))
+    for peer in range(1, size):
+        no = yield from _hear(peer, no)
+    for peer in range(1, size):
+        no = graver(no, (yield from tell(peer, pack_barrier(well=no is None))))
+    return no
+
+
 def _hear(peer: int, no: MusterError | None) -> Steps[MusterError | None]:
     try:
         well = unpack_barrier((yield Recv(peer, BARRIER.size)))

@@ -5,7 +5,7 @@ Deep nesting costs memory here, never stack.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import chain
 from typing import Literal, TypeAlias
@@ -35,7 +35,7 @@ class Place(msgspec.Struct, frozen=True):
 
 def places(resolved: Resolved) -> Iterator[Place]:
     """Every event of the program, sends and receives too, with its place."""
-    index, posted = 0, Counter[int]()
+    index, posted = 0, defaultdict[int, int](int)
     for event in events(resolved.program.ops):
         if not isinstance(event, Op):
             yield Place(event, index)

@@ -78,10 +78,10 @@ class Sealer:
         """The bytes of *frame*. Raises `LocalProtocolError` above the bound of its kind."""
         kind, payload, key, source, destination = frame
         check_size(frame)
-        unsealed = INNER.pack(len(payload), kind, key, source, destination)
-        tag = _tag(self._key, self._count, unsealed, payload)
+        unsealed = INNER.pack(len(payload), kind, key, source, destination) + payload
+        tag = _tag(self._key, self._count, unsealed)
         self._count += 1
-        return tag + unsealed + payload
+        return tag + unsealed
 
     def seal_all(self, frames: Iterable[Frame]) -> bytes:
         """The bytes of *frames*, under as few tags as they have room in batches."""
@@ -140,20 +140,20 @@ class Opener:
         frames: list[Frame] = []
         at = 0
         while len(buffer) - at >= HEADER.size:
-            tag, size, kind, key, source, destination = HEADER.unpack_from(buffer, at)
-            start, end = at + HEADER.size, at + HEADER.size + size
-            _refuse_oversize(kind, size)
+            tag, size, number, key, source, destination = HEADER.unpack_from(buffer, at)
+            kind = _kind_of(number, size)
+            end = at + HEADER.size + size
             if len(buffer) < end:
                 break
-            payload = bytes(buffer[start:end])
-            mine = _tag(self._key, self._count, bytes(buffer[at + TAG_BYTES : start]), payload)
-            if not hmac.compare_digest(tag, mine):
+            unsealed = bytes(buffer[at + TAG_BYTES : end])
+            if not hmac.compare_digest(tag, _tag(self._key, self._count, unsealed)):
                 raise RemoteProtocolError(f"frame {self._count} carries a wrong tag")
             self._count += 1
-            if kind == Kind.BATCH:
+            payload = unsealed[INNER.size :]
+            if kind is Kind.BATCH:
                 frames += _apart(payload)
             else:
-                frames.append(Frame(KINDS[kind], payload, key, source, destination))
+                frames.append(Frame(kind, payload, key, source, destination))
             at = end
         del buffer[:at]
         return frames
@@ -166,15 +166,16 @@ def _apart(batch: bytes) -> Iterator[Frame]:
         start = at + INNER.size
         if start > len(batch):
             raise RemoteProtocolError("a batch ends inside a frame")
-        size, kind, key, source, destination = INNER.unpack_from(batch, at)
-        _refuse_oversize(kind, size)
+        size, number, key, source, destination = INNER.unpack_from(batch, at)
+        kind = _kind_of(number, size)
         at = start + size
-        if at > len(batch) or kind == Kind.BATCH:
+        if at > len(batch) or kind is Kind.BATCH:
             raise RemoteProtocolError("a batch ends inside a frame, or holds another")
-        yield Frame(KINDS[kind], batch[start:at], key, source, destination)
+        yield Frame(kind, batch[start:at], key, source, destination)
 
 
-def _refuse_oversize(number: int, size: int) -> None:
+def _kind_of(number: int, size: int) -> Kind:
+    """The kind, for a payload within its bound."""
     kind = KINDS.get(number)
     if kind is None:
         raise RemoteProtocolError(f"a frame of unknown kind {number}")
@@ -182,10 +183,10 @@ def _refuse_oversize(number: int, size: int) -> None:
         raise RemoteProtocolError(
             f"a {kind.name} frame of {size} bytes is over the bound of {BOUND[kind]}"
         )
+    return kind
 
 
-def _tag(key: bytes, count: int, header: bytes, payload: bytes) -> bytes:
+def _tag(key: bytes, count: int, unsealed: bytes) -> bytes:
     tag = blake2b(COUNTER.pack(count), digest_size=TAG_BYTES, key=key)
-    tag.update(header)
-    tag.update(payload)
+    tag.update(unsealed)
     return tag.digest()

@@ -87,11 +87,15 @@ class Credentials(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """Send these bytes, then come back with exactly `needs` bytes that start with `prefix`."""
+    """Send these bytes, then come back with exactly `needs` bytes that start with `prefix`.
+
+    The other side may have sent up to `at_most` bytes, where that is more.
+    """
 
     send: bytes
     needs: int
     prefix: bytes = b""
+    at_most: int = 0
     knocked: tuple[Identity, Role] | None = None
 
 
@@ -132,7 +136,7 @@ def dial(us: Credentials, me: Identity, role: Role, nonce: bytes, ends: Ends) ->
     """The dialler's side, who sees *ends* as the addresses. Raises `Refused`."""
     mine = Hello(VERSION, role, us.epoch, me, nonce)
     hello = mine.pack(us.proof(b"dialler", mine.body))
-    answer = yield Turn(hello, REFUSAL.size)
+    answer = yield Turn(hello, REFUSAL.size, at_most=HELLO.size)
     magic, why, epoch = REFUSAL.unpack(answer)
     if magic == REFUSAL_MAGIC:
         raise Refused(_WHYS.get(why, Why.PROTOCOL), theirs=epoch)
@@ -203,4 +207,4 @@ def _hmac(key: bytes, message: bytes) -> bytes:
 
     Not with SHA-256: every process would start OpenSSL for it, which costs it half a millisecond.
     """
-    return hmac.new(key, message, blake2b).digest()
+    return hmac.digest(key, message, blake2b)

@@ -94,8 +94,10 @@ class Link:
         Before the handshake is over not a byte more is read than its next message has.
         """
         assert self.sock is not None
-        room = CHUNK_BYTES if self.is_proven else max(self._turn.needs - len(self._inbox), 1)
-        return self.sock.recv(room)
+        if self._sealer is not None:
+            return self.sock.recv(CHUNK_BYTES)
+        most = max(self._turn.needs, self._turn.at_most)
+        return self.sock.recv(max(most - len(self._inbox), 1))
 
     def take(self, chunk: bytes) -> list[Event]:
         """Take in what was read. Raises `Refused`, and `RemoteProtocolError` for a bad frame."""

@@ -16,6 +16,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from rankmuster.address import Ends, join_address, shown, split_address
 from rankmuster.errors import Closed, RemoteProtocolError
@@ -131,10 +132,12 @@ class TcpEndpoint:
         """
         self._check_open()
         self._flush()
-        wait_s = 0.0 if self._events else max(0.0, min(timeout_s, self._next_chore_s()))
+        due = self._next_chore()
+        wait_s = 0.0 if self._events else max(0.0, min(timeout_s, due - time.monotonic()))
         for key, mask in self._selector.select(wait_s):
             key.data(mask)
-        self._do_chores()
+        if time.monotonic() >= due:
+            self._do_chores()
         self._flush()
         events, self._events = self._events, []
         return events
@@ -176,7 +179,7 @@ class TcpEndpoint:
 
     # accepting and dialling
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, listener: socket.socket, _mask: int) -> None:
         for _ in range(ACCEPTS):
             try:
                 sock, _ = listener.accept()
@@ -197,7 +200,7 @@ class TcpEndpoint:
 
     def _open_door(self, listener: socket.socket) -> None:
         self._closed_doors.pop(listener, None)
-        self._selector.register(listener, selectors.EVENT_READ, lambda _: self._accept(listener))
+        self._selector.register(listener, selectors.EVENT_READ, partial(self._accept, listener))
 
     def _welcome(self, link: Link) -> None:
         link.begin(listen(self._us, self._me, self._nonce()))
@@ -256,15 +259,17 @@ class TcpEndpoint:
         link.since = time.monotonic()
         link.pause_s = min(2 * link.pause_s, LAST_PAUSE_S)
 
-    def _next_chore_s(self) -> float:
-        # One that is connected waits for as long as its owner does: the listener may be reading.
-        times = [
-            link.since + (CONNECT_S if link.sock else link.pause_s)
-            for link in self._unsettled.values()
-            if not link.is_connected
-        ]
-        soonest = min([*times, *self._closed_doors.values(), self._guests.next_due()])
-        return soonest - time.monotonic()
+    def _next_chore(self) -> float:
+        due = self._guests.next_due()
+        if self._unsettled or self._closed_doors:
+            # One that is connected waits for as long as its owner does: the listener may read.
+            times = [
+                link.since + (CONNECT_S if link.sock else link.pause_s)
+                for link in self._unsettled.values()
+                if not link.is_connected
+            ]
+            due = min([due, *times, *self._closed_doors.values()])
+        return due
 
     def _do_chores(self) -> None:
         now = time.monotonic()
@@ -310,11 +315,15 @@ class TcpEndpoint:
         except RemoteProtocolError as error:
             self._lose(link, str(error))
         else:
+            if was_proven:
+                self._events += events
+                return
             self._note(link, events)
-            if not was_proven and link.sock is not None and link.has_spoken:
+            if link.sock is not None and link.has_spoken:
                 self._readable(link)  # it is not our turn: the rest came with it, mostly
 
     def _note(self, link: Link, events: list[Event]) -> None:
+        """Take note of how far a handshake is."""
         for event in events:
             if isinstance(event, Knocked):
                 self._turn_away(self._guests.knock(link, event.identity))
@@ -379,7 +388,7 @@ class TcpEndpoint:
         if link.watched == mask:
             return
         change = self._selector.modify if link.watched else self._selector.register
-        change(link.sock, mask, lambda got: self._ready(link, got))
+        change(link.sock, mask, partial(self._ready, link))
         link.watched = mask
 
     def _detach(self, link: Link) -> None:
