@@ -59,6 +59,33 @@ def test_one_file_is_every_devices(here: Path) -> None:
     assert codes("step.json") == []
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["proc0.json", "a_rank_7.json", "3.json", "module_0.json", "a.0.json.gz", "proc1/a.json"],
+)
+def test_one_file_of_many_is_asked_about(here: Path, name: str) -> None:
+    """A single file stands for all, and where its name says that there are more, that is said."""
+    write(here, name, gzip.compress(program()) if name.endswith("gz") else None)
+    (loaded,) = load([name])
+    assert [copy.devices for copy in loaded.copies] == [(0, 1, 2, 3)]
+    assert [(found.code, found.severity) for found in loaded.findings] == [("RM704", "info")]
+    assert loaded.findings[0].message.startswith(f"{name} is taken as the program of all 4 devices")
+
+
+@pytest.mark.parametrize("name", ["llama_3.json", "v1.0.json", "step10.json", "user1home/a.json"])
+def test_a_number_in_a_name_is_not_always_a_process(here: Path, name: str) -> None:
+    """Versions and sizes of models say nothing about processes."""
+    write(here, name)
+    assert codes(name) == []
+
+
+def test_what_one_file_is_for_may_be_stated(here: Path) -> None:
+    """Whoever says its devices, or names it with {rank}, is not asked."""
+    write(here, "rank0.json")
+    assert codes("rank0.json", devices=(0, 1, 2, 3)) == []
+    assert codes("rank{rank}.json", world=1) == []
+
+
 def test_a_file_for_each_device(here: Path) -> None:
     """A folder of numbered files is one file per device, rank 10 after rank 9."""
     write(here, " ".join(f"d/rank{n}.json" for n in range(12)), program(12))
@@ -146,6 +173,30 @@ def test_unequal_processes(here: Path) -> None:
     """One count for each process gives each its own number of devices."""
     write(here, "d/0.json d/1.json")
     assert seats("d", devices_per_process=(3, 1)) == [("0.json", (0, 1, 2)), ("1.json", (3,))]
+
+
+@pytest.mark.parametrize("names", ["a.json", "d/0.json d/1.json"])
+@pytest.mark.parametrize(
+    ("counts", "what"),
+    [
+        ((3,), "3: processes of 3 devices do not make up a world of 4"),
+        ((3, 3), "3,3: 2 processes hold 6 devices, and the world holds 4"),
+    ],
+)
+def test_processes_that_cannot_make_up_the_world_are_refused(
+    here: Path, names: str, counts: tuple[int, ...], what: str
+) -> None:
+    """Nothing is seated in parts of processes, however many files there are."""
+    write(here, names)
+    with pytest.raises(UnreadableInput, match=f"^--devices-per-process {what}; let them fit"):
+        load(names.split(), LoadOptions(devices_per_process=counts))
+
+
+def test_an_inferred_world_is_made_of_whole_processes(here: Path) -> None:
+    """Processes of three devices that name four ids make a world of six."""
+    write(here, "a.json", program(None))
+    (loaded,) = load(["a.json"], LoadOptions(devices_per_process=(3,)))
+    assert (loaded.world.size, loaded.world.source) == (6, "inferred")
 
 
 def test_a_malformed_file_is_a_finding(here: Path) -> None:

@@ -31,6 +31,7 @@ from rankmuster.launch.local import LocalWorld, attach
 from rankmuster.launch.place import carried
 from rankmuster.load import process_path, read_path
 from rankmuster.load.files import shown
+from rankmuster.load.sources import one_of_many
 from rankmuster.program import Program
 from rankmuster.report import Disagreement, Report
 from rankmuster.session import join
@@ -89,6 +90,8 @@ class Muster:
     def come_up(self, place: Place, deadline: Deadline) -> Report:
         """Join the world at *place*; the report, whatever the answer."""
         path = self.path_of(place.process)
+        if place.is_root and place.processes > 1 and path == self.program:
+            self.ask_whose(path)
 
         def read() -> Program:
             return self.given or read_path(
@@ -107,6 +110,13 @@ class Muster:
                 return report
         except Disagreement as no:
             return no.report
+
+    def ask_whose(self, path: str) -> None:
+        """Say that one file is everybody's, where its name says that there are more."""
+        number = one_of_many(path)
+        if number is not None:
+            alike = f"its name looks like process {number}'s"
+            self.say(f"{shown(path)} is taken as every process's program; {alike}")
 
     def say_expected(self, place: Place, report: Report) -> None:
         """Our times beside those that `rankmuster doctor` once foretold for such a world."""

@@ -17,10 +17,10 @@ from rankmuster.copies import ProgramCopy
 from rankmuster.errors import InvalidProgram, UnreadableInput, UnsupportedFormat, did_you_mean
 from rankmuster.finding import Finding, finding
 from rankmuster.load import neff
-from rankmuster.load.devices import Place, Seating, seat, seats_by_ids
+from rankmuster.load.devices import Place, Seating, refuse_misfit, seat, seats_by_ids
 from rankmuster.load.files import contents, shown
 from rankmuster.load.options import LoadOptions as LoadOptions
-from rankmuster.load.sources import Batch, Source, find
+from rankmuster.load.sources import Batch, Source, find, one_of_many
 from rankmuster.load.worldsize import inferred as inferred_world
 from rankmuster.load.worldsize import world_of as world_of
 from rankmuster.program import Program
@@ -173,7 +173,12 @@ def load_batch(batch: Batch, options: LoadOptions, reader: Reader) -> Loaded:
     """Read the files of one batch and give them their devices."""
     read = [reader.read(source.path) for source in batch.sources]
     places = [
-        Place(path=shown(source.path), process=source.process, rank=rank_of(result))
+        Place(
+            path=shown(source.path),
+            process=source.process,
+            rank=rank_of(result),
+            alone=one_of_many(source.path) if len(read) == 1 else None,
+        )
         for source, result in zip(batch.sources, read, strict=True)
     ]
     loaded = arrange(read, places, options, batch.processes)
@@ -232,4 +237,5 @@ def seated(
                 fix="say --ranks IDS=FILE for each",
             )
         return seats_by_ids([(options.devices, places[0].path)], world.size)
+    refuse_misfit(options.devices_per_process, world.size)
     return seat(places, world.size, options.devices_per_process, processes)

@@ -17,11 +17,15 @@ SAY_RANKS = "say --ranks 0-3=a.hlo --ranks 4-7=b.hlo"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Which process one file says it is of: `process` by its name, `rank` by its text."""
+    """Which process one file says it is of: `process` by its name, `rank` by its text.
+
+    `alone` is the process of a single file's name, which stands for everybody all the same.
+    """
 
     path: str
     process: int | None = None
     rank: int | None = None
+    alone: int | None = None
 
     @property
     def number(self) -> int | None:
@@ -62,7 +66,8 @@ def seat(
     Raises `UnreadableInput` where files without numbers do not divide the world.
     """
     if len(places) == 1 and places[0].number is None:
-        return Seating(blocks=(Block(process=None, devices=tuple(range(world_size))),))
+        everybody = Block(process=None, devices=tuple(range(world_size)))
+        return Seating(blocks=(everybody,), findings=tuple(forgotten(places[0], world_size)))
     layout = Layout.of(places, world_size, counts, processes)
     blocks: list[Block] = []
     findings: list[Finding] = []
@@ -142,6 +147,22 @@ def devices_each(places: Sequence[Place], world_size: int, processes: frozenset[
     )
 
 
+def refuse_misfit(counts: Sequence[int], world_size: int) -> None:
+    """Raise `UnreadableInput` where processes of *counts* devices cannot make up the world."""
+    if len(counts) == 1 and world_size % counts[0]:
+        what = f"processes of {counts[0]} devices do not make up a world of {world_size}"
+    elif len(counts) > 1 and sum(counts) != world_size:
+        what = (
+            f"{len(counts)} processes hold {sum(counts)} devices, and the world holds {world_size}"
+        )
+    else:
+        return
+    raise UnreadableInput(
+        f"--devices-per-process {short(','.join(map(str, counts)))}: {what}",
+        fix="let them fit (NEURON_PJRT_PROCESSES_NUM_DEVICES says it, too)",
+    )
+
+
 def outside(place: Place, block: Block, world_size: int) -> Finding:
     """A file whose number lies beyond the world."""
     return finding(
@@ -182,6 +203,17 @@ def inferred(places: Sequence[Place], blocks: Sequence[Block]) -> Iterator[Findi
     if any(place.number is None for place in places):
         order = ", ".join(place.path for place in places[:4])
         yield finding("RM704", f"files without numbers are taken in the order given: {order}")
+
+
+def forgotten(place: Place, world_size: int) -> Iterator[Finding]:
+    """The question whether one file, named as if there were more, is everybody's."""
+    if place.alone is not None and world_size > 1:
+        yield finding(
+            "RM704",
+            f"{place.path} is taken as the program of all {world_size} devices; its name looks like"
+            f" process {place.alone}'s, and the files of the others were not given",
+            fix="give all of them: their folder, or a pattern with {rank}",
+        )
 
 
 def seats_by_ids(places: Sequence[tuple[tuple[int, ...], str]], world_size: int) -> Seating:

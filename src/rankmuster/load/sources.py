@@ -34,6 +34,8 @@ DUMP = re.compile(
 )
 TAGGED = re.compile(r"(?:rank|proc|process|device|worker|node|host)[ _.-]?(\d{1,9})", re.IGNORECASE)
 DIGITS = re.compile(r"\d+")
+# 3.json is one of many by its name, and so is step_0.hlo; llama_3.hlo and v1.0.hlo are not.
+ONE_OF_MANY = re.compile(r"(?:.*(?:[ _-]|(?<!\d)\.)(?=0+\b))?(\d{1,9})(?:\.[A-Za-z]\w*)*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +273,23 @@ def numbers(paths: Sequence[str]) -> list[int] | None:
         if (alike := only_difference(names)) is not None:
             return alike
     return only_difference(paths)
+
+
+def one_of_many(path: str) -> int | None:
+    """The process whose file *path* is by its name or its folder's, though it may be given alone.
+
+    None for names that do not say so, and for descriptors, whose numbers are no process's.
+    """
+    if is_read_once(path):
+        return None
+    name, folder = PurePath(path).name, PurePath(path).parent.name
+    if not DUMP.fullmatch(name):
+        if tags := TAGGED.findall(name):
+            return int(tags[-1])
+        if match := ONE_OF_MANY.fullmatch(name):
+            return int(match[1])
+    match = TAGGED.fullmatch(folder)
+    return int(match[1]) if match else None
 
 
 def only_difference(names: Sequence[str]) -> list[int] | None:

@@ -64,17 +64,17 @@ def claimed(programs: Iterable[Program]) -> tuple[int, WorldSource] | None:
 
 
 def least(programs: Iterable[Program], places: Sequence[Place], options: LoadOptions) -> int:
-    """The smallest world that holds every id, every file and every stated device."""
+    """The smallest world of whole processes with every id, every file and every stated device."""
     ids = (device for program in programs for device in named(program))
     numbers = (place.number for place in places if place.number is not None)
     processes = max(len(places), max(numbers, default=-1) + 1)
     counts = options.devices_per_process
     stated_ids = (*options.devices, *(device for devices, _ in options.ranks for device in devices))
-    return max(
-        max(ids, default=0) + 1,
-        max(stated_ids, default=0) + 1,
-        sum(counts) if len(counts) > 1 else processes * (counts[0] if counts else 1),
-    )
+    size = max(max(ids, default=0), max(stated_ids, default=0)) + 1
+    if len(counts) > 1:
+        return max(size, sum(counts))
+    each = counts[0] if counts and not stated_ids else 1
+    return max(processes, -(-size // each)) * each
 
 
 def named(program: Program) -> Iterator[int]:
