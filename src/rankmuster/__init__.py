@@ -5,8 +5,6 @@ The public names are imported when they are first used, so that `import rankmust
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from rankmuster.version import VERSION
 
 TYPE_CHECKING = False  # without the import of typing
@@ -64,6 +62,8 @@ def __getattr__(name: str) -> Any:
     """Import the public *name*."""
     if name not in HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     value = getattr(import_module(f"rankmuster.{HOMES[name]}"), name)
     globals()[name] = value
     return value

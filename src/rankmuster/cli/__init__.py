@@ -1,19 +1,20 @@
 """The command line: arguments in, a report and an exit code out.
 
 Imports nothing heavy: `rankmuster --help` is asked for more often than anything else, so commands
-are loaded when they are named (`root`), and click itself only in here.
+are loaded when they are named (`root`). And nothing at all before it is ready for Ctrl-C, which
+people press when they see that they mistyped something: imports stand inside functions.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 
-from rankmuster.errors import MusterError
-from rankmuster.status import Status
-from rankmuster.streams import open_closed, tell
+TYPE_CHECKING = False  # without the import of typing
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-GIVEN = frozenset({Status.INVALID, Status.UNSUPPORTED_NEFF_VERSION})
+    from rankmuster.errors import MusterError
+
 INTERRUPTED = 130  # 128 + SIGINT, as shells count it
 UNREAD = 141  # 128 + SIGPIPE, likewise: whoever read our output has gone
 
@@ -24,8 +25,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     *arguments* default to those of the process. Whatever a user or a peer can cause ends in one
     line on standard error, never in a traceback.
     """
-    open_closed()
-    sys.exit(run(arguments))
+    try:
+        from rankmuster.streams import open_closed
+
+        open_closed()
+        code = run(arguments)
+    except KeyboardInterrupt:  # before `run` was there to see it
+        code = INTERRUPTED
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -40,9 +47,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def invoke(arguments: Sequence[str] | None) -> int:
     """Run the command; every error that is somebody's to mend becomes a line and a code."""
-    import click
+    from rankmuster.cli.importing import ending_at_once
 
-    from rankmuster.cli.root import root
+    with ending_at_once():
+        import click
+
+        from rankmuster.cli.root import root
+        from rankmuster.errors import MusterError
+        from rankmuster.streams import tell
 
     try:
         code = root.main(args=arguments, prog_name="rankmuster", standalone_mode=False)
@@ -63,6 +75,7 @@ def invoke(arguments: Sequence[str] | None) -> int:
 def complain(what: str, code: int) -> int:
     """Say *what* is wrong, in one line on standard error; return *code*."""
     from rankmuster.render.words import printable
+    from rankmuster.streams import tell
 
     line = f"rankmuster: {printable(what)}"
     tell(lambda: print(line, file=sys.stderr))  # noqa: T201 the last resort
@@ -71,4 +84,6 @@ def complain(what: str, code: int) -> int:
 
 def code_of(error: MusterError) -> int:
     """2 for what the caller gave us, 1 for what the world turned out to be."""
-    return 2 if error.status in GIVEN else 1
+    from rankmuster.status import Status
+
+    return 2 if error.status in {Status.INVALID, Status.UNSUPPORTED_NEFF_VERSION} else 1

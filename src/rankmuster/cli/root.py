@@ -8,6 +8,7 @@ from typing import NamedTuple
 import click
 
 from rankmuster import __version__
+from rankmuster.cli.importing import ending_at_once
 from rankmuster.cli.output import accept_output_options
 from rankmuster.errors import did_you_mean
 
@@ -58,7 +59,8 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
-        module = import_module(f"rankmuster.cli.{entry.module}")
+        with ending_at_once():
+            module = import_module(f"rankmuster.cli.{entry.module}")
         command: click.Command = getattr(module, entry.module)
         return accept_output_options(command)
 
