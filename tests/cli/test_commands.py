@@ -91,6 +91,25 @@ def test_help_imports_next_to_nothing() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize(
+    "module",
+    ["rankmuster.streams", "rankmuster.cli.importing", "click", "rankmuster.cli.check", "msgspec"],
+)
+def test_ctrl_c_during_imports_is_no_traceback(module: str) -> None:
+    """Who mistyped something presses it at once: the process ends with 130 and says nothing."""
+    code = (
+        "import os, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(name, *_):\n"
+        "        if name == sys.argv[1]: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder)\n"
+        "from rankmuster.cli import main\n"
+        "main(['check', 'none.json'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, module], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 def test_help_is_fast() -> None:
     """--help answers within a quarter of a second."""
     times = []
@@ -154,6 +173,17 @@ def test_quiet_leaves_verdict_and_errors(rankmuster: Rankmuster, here: Path) -> 
     assert "collectives  " in rankmuster("check", "d").out
     assert "collectives  " not in rankmuster("-q", "check", "d").out
     assert "collectives  " not in rankmuster("check", "d", "--quiet").out
+
+
+def test_quiet_leaves_what_reading_found_wrong(rankmuster: Rankmuster, here: Path) -> None:
+    """`read` prints a program that is wrong all the same, and never without saying so."""
+    permute = "collective-permute(p), source_target_pairs={{0,9}}"
+    (here / "odd.hlo").write_text(
+        "HloModule m, replica_count=8\n"
+        f"ENTRY e {{\n  p = f32[4] parameter(0)\n  ROOT c = f32[4] {permute}\n}}\n"
+    )
+    ran = rankmuster("read", "-q", "odd.hlo")
+    assert ran.err.startswith("error RM203: collective-permute: replica 9 out of range")
 
 
 def test_absent_is_undecided(rankmuster: Rankmuster, here: Path) -> None:

@@ -89,9 +89,8 @@ def test_a_program_from_a_pipe(tmp_path):
     assert (done.returncode, done.stdout[:7]) == (0, "agree: ")
 
 
-def test_processes_started_by_hand(tmp_path):
-    """Number, count, root and secret on the command line are all that a process needs."""
-    program = write(tmp_path, "p.json", size=2)
+def by_hand(tmp_path: Path, program: str, *more: str) -> list[tuple[int, str, str]]:
+    """Exit code and both streams of two processes, each told all on its command line."""
     secret = tmp_path / "secret"
     secret.write_text("a" * 32)
     secret.chmod(0o600)
@@ -101,15 +100,52 @@ def test_processes_started_by_hand(tmp_path):
     alike = ("--root", root, "--secret-file", str(secret), "--program", program)
     started = [
         subprocess.Popen(
-            [*RUN, "--process", number, "--processes", "2", "--deadline", "15", *alike],
+            [*RUN, "--process", number, "--processes", "2", "--deadline", "15", *alike, *more],
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
         )
         for number in "01"
     ]
-    said = [process.communicate(timeout=20)[0] for process in started]
-    assert [process.returncode for process in started] == [0, 0]
-    assert said[0].startswith("agree: 2 programs for 2 devices")
+    said = [process.communicate(timeout=20) for process in started]
+    return [(each.returncode, *streams) for each, streams in zip(started, said, strict=True)]
+
+
+def test_processes_started_by_hand(tmp_path):
+    """Number, count, root and secret on the command line are all that a process needs."""
+    root, other = by_hand(tmp_path, write(tmp_path, "p.json", size=2))
+    assert (root[0], other) == (0, (0, "", ""))
+    assert root[1].startswith("agree: 2 programs for 2 devices")
+
+
+def test_a_quiet_process_still_says_why_it_ends(tmp_path):
+    """Beside the root, whose report it is, each that fails has one line for its own log."""
+    for number in range(2):
+        write(tmp_path, f"{number}.json", size=2, elements=2 + number)
+    root, other = by_hand(tmp_path, str(tmp_path / "{rank}.json"))
+    assert (root[0], root[1].startswith("differ: "), root[2]) == (1, True, "")
+    assert other[:2] == (1, "")
+    assert re.fullmatch(r"rankmuster: differ: group 0: device 0 posts .* \(.*\)\n", other[2])
+
+
+def test_a_quiet_command_that_cannot_run_is_told(tmp_path):
+    """The exit code alone would not say that it was found, and no program."""
+    command = tmp_path / "command"
+    command.write_bytes(b"\x7fELF?")
+    command.chmod(0o755)
+    done = by_hand(tmp_path, write(tmp_path, "p.json", size=2), "--", str(command))
+    line = f"rankmuster: cannot run '{command}': Exec format error\n"
+    assert [(code, err.endswith(line)) for code, _, err in done] == [(126, True)] * 2
+
+
+def test_one_file_of_many_is_asked_about(tmp_path):
+    """Whoever forgot {rank} in the pattern brings one process's program to all."""
+    program = write(tmp_path, "rank0.json")
+    run = (*RUN[:-1], "-n", "4", "--program", program)
+    done = subprocess.run(run, capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stdout[:6]) == (0, "agree:")
+    line = f"rankmuster: {program} is taken as every process's program; its name looks like"
+    assert done.stderr.startswith(f"{line} process 0's\n")
 
 
 @pytest.mark.parametrize(

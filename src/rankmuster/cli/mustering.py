@@ -79,7 +79,7 @@ class Muster:
             place = attach(os.environ)
             report = self.come_up(place, Deadline.after(self.deadline_s))
         except (MusterError, OSError) as error:  # without a result, the parent calls it a death
-            self.say(f"process {number}: {error}")
+            self.complain(f"process {number}: {error}")
             return 1
         said = msgspec.json.encode(self.said(report)) if number == 0 else ENDED
         with contextlib.suppress(BrokenPipeError):  # a parent that is gone wants nothing
@@ -141,14 +141,18 @@ class Muster:
         try:
             return run(self.command)
         except OSError as error:
-            self.say(f"cannot run {self.command[0]!r}: {error.strerror}")
+            self.complain(f"cannot run {self.command[0]!r}: {error.strerror}")
             return NOT_RUN
 
     def say(self, text: str) -> None:
-        """Tell people on standard error how it goes."""
+        """Tell people on standard error how it goes, unless they want nothing but the answer."""
         if not self.output.quiet:
-            line = f"rankmuster: {text}"
-            streams.tell(lambda: print(line, file=sys.stderr, flush=True))  # noqa: T201 no click here
+            self.complain(text)
+
+    def complain(self, text: str) -> None:
+        """Say on standard error, in any case, why this process ends with its exit code."""
+        line = f"rankmuster: {text}"
+        streams.tell(lambda: print(line, file=sys.stderr, flush=True))  # noqa: T201 no click here
 
     def said(self, report: Report) -> Said:
         """The report as it will be printed: to standard output, or beside the command's own."""
@@ -272,7 +276,7 @@ def tell(muster: Muster, place: Place, report: Report, report_file: IO[str] | No
         muster.deliver(muster.said(report), report_file)
     elif not report.ok:
         cause = next(iter(report.errors or report.findings), None)
-        muster.say(f"{report.verdict}: {cause.message if cause else 'no cause was told'}")
+        muster.complain(f"{report.verdict}: {cause.message if cause else 'no cause was told'}")
 
 
 def exit_code(report: Report) -> int:

@@ -74,9 +74,9 @@ class Output:
         color = use_color(sys.stdout)
         click.echo(modules(names, reports, color=color), color=color)
 
-    def log(self, text: str) -> None:
-        """Say something about the progress on standard error, unless --quiet."""
-        if not self.quiet:
+    def log(self, text: str, *, is_error: bool = False) -> None:
+        """Say something on standard error: with --quiet only what is wrong."""
+        if is_error or not self.quiet:
             click.echo(text, err=True)
 
 
@@ -129,7 +129,7 @@ def output_options() -> list[click.Option]:
             is_flag=True,
             expose_value=False,
             callback=set_quiet,
-            help="Print the answer and nothing else.",
+            help="Print the answer, and errors, and nothing else.",
         ),
     ]
 

@@ -8,6 +8,7 @@ import click
 
 from rankmuster.cli.output import Named, Output
 from rankmuster.cli.programs import load_one, program_options
+from rankmuster.finding import Severity
 from rankmuster.formats import json_program
 
 
@@ -26,7 +27,8 @@ def read(program: str, form: str, device: int | None, **said: Any) -> None:
     del form  # there is one so far
     chosen = load_one(program, said, device).resolved.program
     for found in chosen.findings:
-        Output.current().log(f"{found.severity} {found.code}: {found.message}")
+        is_error = found.severity is Severity.ERROR
+        Output.current().log(f"{found.severity} {found.code}: {found.message}", is_error=is_error)
     try:
         text = json_program.write(chosen)
     except ValueError as error:  # nested deeper than the format allows
