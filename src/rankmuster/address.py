@@ -105,6 +105,7 @@ def shown(name: tuple[Any, ...]) -> str:
     return join_address((str(name[0]).partition("%")[0], name[1]))
 
 
+@lru_cache(maxsize=4096)
 def split_address(text: str) -> tuple[str, int]:
     """Host and port of *text*. Raises `BadAddress`."""
     host, colon, port = text.rpartition(":")

@@ -29,7 +29,7 @@ from rankmuster.protocol.odd import Signed
 from rankmuster.protocol.refusal import GroupRefused, graver, is_hearsay
 from rankmuster.protocol.steps import Steps
 from rankmuster.protocol.unique_id import NONCE_BYTES, UniqueId
-from rankmuster.ranks import fold, unfold
+from rankmuster.ranks import fold
 from rankmuster.report import Report
 from rankmuster.resolve import Resolved
 from rankmuster.root import OVERSLEPT_S, Copy
@@ -297,10 +297,8 @@ class BringUp:
         """
         self.begin("barrier")
         board = self.board
-        assert board.plan is not None
         assert board.seating is not None
-        local = unfold(board.plan.local)
-        members = board.seating.firsts_of(local)
+        members = board.seating.firsts_of(board.local)
         key = group_key(members, b"barrier")
         rank = members.index(min(self.place.devices))
         no = GroupRefused("this process failed before", hearsay=True) if cause else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -67,6 +68,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
         return f"process {self.process} (pid {self.pid} on {self.host})"
 
 
+@lru_cache(maxsize=256)  # all of a job have the same deadline, mostly
 def margin_s(whole_s: float) -> float:
     """How long before a deadline the root must answer, so that the answer still arrives."""
     wanted = min(max(MARGIN_SHARE * whole_s, MARGIN_MIN_S), MARGIN_MAX_S)

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-IDS = re.compile(r"[0-9]{1,18}(,[0-9]{1,18})*")
+PART = re.compile(r"\s*([0-9]{1,18})(?:-([0-9]{1,18}))?\s*")
+FOLDED = re.compile(f"{PART.pattern}(?:,{PART.pattern})*")
+LONG = re.compile("[0-9]{19,}")
 
 
 def ranges(devices: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -33,21 +35,21 @@ def unfold(text: str, *, limit: int = 1 << 24) -> tuple[int, ...]:
     *limit* bounds how many ids a text may name, so that "0-999999999999" is an error and not an
     allocation.
     """
-    if IDS.fullmatch(text) and text.count(",") < limit:  # mostly: no range to judge
-        return tuple(sorted(set(map(int, text.split(",")))))
+    if text.strip() and not FOLDED.fullmatch(text):
+        raise ValueError(_odd_part(text))
     devices: set[int] = set()
-    for part in text.split(",") if text.strip() else ():
-        low, dash, high = part.strip().partition("-")
-        if not (low.isascii() and low.isdigit()) or (
-            dash and not (high.isascii() and high.isdigit())
-        ):
-            raise ValueError(f"{part.strip()!r} is not an id or a range like '0-7'")
-        if len(low) > 18 or len(high) > 18:
-            raise ValueError(f"{part.strip()!r} is too large")
-        first, last = int(low), int(high) if dash else int(low)
+    for low, high in PART.findall(text):
+        first, last = int(low), int(high or low)
         if last < first:
-            raise ValueError(f"{part.strip()!r} runs backwards")
+            raise ValueError(f"'{low}-{high}' runs backwards")
         if last - first >= limit - len(devices):
             raise ValueError(f"{text!r} names more than {limit} ids")
         devices.update(range(first, last + 1))
     return tuple(sorted(devices))
+
+
+def _odd_part(text: str) -> str:
+    part = next(each.strip() for each in text.split(",") if not PART.fullmatch(each))
+    if PART.fullmatch(LONG.sub("0", part)):
+        return f"{part!r} is too large"
+    return f"{part!r} is not an id or a range like '0-7'"

@@ -354,17 +354,14 @@ class Root:
             [seen_on(cards[handle].host, self.ends.get(handle)) for handle in self.seats],
             [cards[handle].wants for handle in self.seats],
         )
+        said = [cards[handle].address for handle in self.seats]
+        ends = [self.ends.get(handle) for handle in self.seats]
         for seat, handle in enumerate(self.seats):
             local, wanted = book.local_to(seat), book.wanted_by(seat)
-            addresses = {other: self._way(self.seats[other], handle) for other in wanted}
+            addresses = {each: reachable(said[each], ends[each], ends[seat]) for each in wanted}
             self._say(handle, msgspec.structs.replace(plan, local=local, addresses=addresses))
         for handle in sorted(self._handles.difference(self.seats)):
             self._turn_away(handle, "")
-
-    def _way(self, listener: int, asker: int) -> str:
-        """Where one process dials another, both by their handles."""
-        address = self.census.cards[listener].address
-        return reachable(address, self.ends.get(listener), self.ends.get(asker))
 
     def done_with(self, processes: int) -> bool:
         """Whether all *processes* but our own have heard the plan, or were lost."""

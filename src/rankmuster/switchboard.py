@@ -121,6 +121,8 @@ class Switchboard:
         self.answered = False  # from then on everybody leaves when it likes
         self.seat = 0  # our place among the plan's neighbours
         self.seating: Seating | None = None
+        self.local: tuple[int, ...] = ()
+        """The seats on our host, ascending."""
         self.by_root: frozenset[int] = frozenset()
         """The seats on the root's host, if we are there too: by it they reach each other."""
         self.groups: Multiplexer[bytes, Any] = Multiplexer(place.devices, parked_bytes=PARKED_BYTES)
@@ -540,10 +542,10 @@ class Switchboard:
     def _take_neighbours(self, seating: Seating) -> None:
         """Learn whom we reach by the root, or as the root whose frames we pass on."""
         assert self.plan is not None
-        local = unfold(self.plan.local)
-        if 0 not in local or self.place.transport is not None:
+        self.local = unfold(self.plan.local)
+        if self.local[0] != 0 or self.place.transport is not None:
             return
-        self.by_root = frozenset(local)
+        self.by_root = frozenset(self.local)
         if self.root is not None:
             self._passed_on = {
                 device: self.root.seats[seat]

@@ -20,7 +20,7 @@ Addresses are global device ids (facts D14); in the closing round they are proce
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -80,7 +80,7 @@ class Multiplexer(Generic[K, T]):
         self._room = parked_bytes
         self._runs: dict[tuple[K, int], _Run[K, T]] = {}
         self._mail: dict[tuple[K, int], dict[int, deque[bytes]]] = {}  # by source
-        self._late: Counter[tuple[K, int, int]] = Counter()
+        self._late: defaultdict[tuple[K, int, int], int] = defaultdict(int)
         self._lost: dict[int, str] = {}
         self._expired = -1
         self._out: list[Outgoing[K]] = []
@@ -209,7 +209,7 @@ class Multiplexer(Generic[K, T]):
         place, link = (key, destination), (key, source, destination)
         if place in self.outcome:
             return
-        if self._late[link]:  # its receive was given up: it must not be taken for the next one
+        if self._late.get(link):  # its receive was given up: it must not be taken for the next one
             self._late[link] -= 1
             return
         self._mail.setdefault(place, {}).setdefault(source, deque()).append(frame)

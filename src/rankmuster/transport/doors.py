@@ -9,6 +9,7 @@ import socket
 from rankmuster.address import Reach, join_address, reach_of
 from rankmuster.errors import OutOfResources
 from rankmuster.transport.interfaces import choose, interfaces
+from rankmuster.transport.names import is_ipv4
 
 FREE = "say --root host:port with a free port, the same to every process"
 TAKEN = f"is another process of the job numbered 0 too? number them from 0, or {FREE}"
@@ -52,6 +53,8 @@ def _listen(where: str, port: int) -> socket.socket:
         return socket.create_server(
             ("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True
         )
+    if is_ipv4(where):
+        return socket.create_server((where, port), backlog=BACKLOG)
     family = socket.AF_INET6 if ":" in where else socket.AF_INET
     # As bytes: a name given as text goes through the IDNA codec, whose import takes milliseconds.
     host = where.encode() or None

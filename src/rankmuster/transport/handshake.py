@@ -82,7 +82,7 @@ class Credentials(NamedTuple):
 
     def proof(self, *parts: bytes) -> bytes:
         """What only a holder of the secret can make of *parts*."""
-        framed = b"".join(len(part).to_bytes(4, "little") + part for part in (self.job, *parts))
+        framed = b"".join([len(part).to_bytes(4, "little") + part for part in (self.job, *parts)])
         return _hmac(self.secret, framed)[:PROOF_BYTES]
 
 
@@ -195,11 +195,9 @@ def _refusal(us: Credentials, why: Why) -> bytes:
 def _keys(us: Credentials, nonces: bytes) -> tuple[bytes, bytes]:
     """One key for each direction: HKDF (RFC 5869) of the secret, per job, epoch and direction."""
     root = _hmac(nonces, us.secret)  # extract
-    where = us.job + us.epoch.to_bytes(4, "little")
-    # expand, of which one block is more than we need
-    to_listener = _hmac(root, b"to listener" + where + b"\x01")[:KEY_BYTES]
-    to_dialler = _hmac(root, b"to dialler" + where + b"\x01")[:KEY_BYTES]
-    return to_listener, to_dialler
+    info = b"to listener, to dialler" + us.job + us.epoch.to_bytes(4, "little")
+    block = _hmac(root, info + b"\x01")  # expand, of which the first block holds both
+    return block[:KEY_BYTES], block[KEY_BYTES:]
 
 
 def _hmac(key: bytes, message: bytes) -> bytes:

@@ -22,6 +22,9 @@ class Names:
         self._asked = host.encode(), port
         self._found: list[tuple[int, Any]] = []
         self._turn = 0
+        if is_ipv4(host):  # what most are: there is nothing to ask
+            self._found = [(socket.AF_INET, (host, port))]
+            return
         try:
             self._take(socket.getaddrinfo(*self._asked, flags=socket.AI_NUMERICHOST))
         except socket.gaierror:
@@ -42,3 +45,12 @@ class Names:
 
     def _take(self, found: list[tuple[Any, ...]]) -> None:
         self._found = list(dict.fromkeys((family, name) for family, _, _, _, name in found))
+
+
+def is_ipv4(host: str) -> bool:
+    """Whether *host* is an IPv4 address in full: "10.0.0.4", not "10.4" and not a name."""
+    try:
+        socket.inet_pton(socket.AF_INET, host)
+    except (OSError, ValueError):
+        return False
+    return True
