@@ -80,6 +80,19 @@ def test_a_world_that_does_not_fit(capsys: pytest.CaptureFixture[str], said: str
     assert "error RM002" in out
 
 
+@pytest.mark.parametrize(
+    ("world", "code", "word"), [("24", 0, "RM404"), ("33", 1, "RM002"), ("32", 0, "")]
+)
+def test_a_world_alone(
+    capsys: pytest.CaptureFixture[str], world: str, code: int, word: str
+) -> None:
+    """Whether a world fits can be asked before there is a program."""
+    assert run(["topo", "trn1", "--world", world]) == code
+    shown = capsys.readouterr().out
+    assert word in shown
+    assert word or "RM" not in shown
+
+
 def test_json(capsys: pytest.CaptureFixture[str], said: str) -> None:
     """The JSON holds each chip's ports, routing id and distances, and the placement."""
     found = answer(capsys, "topo", "trn2:2", "--groups", said)

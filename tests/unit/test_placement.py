@@ -189,6 +189,25 @@ def test_too_small() -> None:
     assert found.placement["groups"] == []
 
 
+@pytest.mark.parametrize(
+    ("name", "world", "nearest"),
+    [("trn1", 24, "16 or 32"), ("trn1", 4, "2 or 8"), ("trn1n:2", 48, "32 or 64")],
+)
+def test_a_part_of_a_server_that_the_runtime_refuses(name: str, world: int, nearest: str) -> None:
+    """24 cores of a trn1 cannot be had: that is said, with what can be, before anybody compiles."""
+    found = only(land(name, world, program(groups=[[[0, 1]]])))
+    assert (found.code, found.severity) == ("RM404", Severity.WARNING)
+    assert found.message.endswith("up to 2, 8, 16 or a multiple of 32 are possible")
+    assert found.fix.startswith(f"take {nearest} devices, and see what says {world}")
+
+
+@pytest.mark.parametrize("world", [1, 2, 8, 16, 32, 64])
+def test_parts_of_a_server_that_the_runtime_takes(world: int) -> None:
+    """One chip, 4, 8, and whole servers are what people use; elsewhere no limit is known."""
+    assert codes(land("trn1:2", world, program())) == []
+    assert codes(land("trn2", 24, program())) == []
+
+
 def test_program_of_another_core_size() -> None:
     """A program that says which logical-core size it was compiled for is held to it."""
     held = program(groups=[[[0, 1]]], core_size=1)

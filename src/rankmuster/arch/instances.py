@@ -54,6 +54,16 @@ class Instance:
         return tuple(PodMode) if self.pod_type is PodType.P2P else (PodMode.UNSET,)
 
     @property
+    def chip_counts(self) -> tuple[int, ...]:
+        """How many chips of one server a job may use; empty where no such limit is known.
+
+        What libnccom's topology check accepts (facts §3.5). Only of trn1 have users reported it:
+        "Supported number of Neuron Cores is 1, 2, 8, 16 or a multiple of 32".
+        """
+        is_trn1 = self.generation is Generation.SUNDA and self.fabric.shape == "torus"
+        return (1, 4, 8, 16) if is_trn1 else ()
+
+    @property
     def trn2_trn3(self) -> bool:
         """`nrt_is_trn2_trn3_family`."""
         return self.generation in {Generation.CAYMAN, Generation.MARIANA}

@@ -67,7 +67,7 @@ def topo(
     if path is not None:
         write(svg(cluster, each), path)
         return 0
-    found = survey_of(chosen, cluster)
+    found = survey_of(chosen, cluster, said["world"])
     output.answer(text(cluster, node, each, found), as_json(cluster, found))
     return int(any(told.severity is Severity.ERROR for told in found.findings))
 
@@ -82,8 +82,10 @@ def set_of(chosen: Chosen | None, number: int) -> GroupSet | None:
     return sets[number]
 
 
-def survey_of(chosen: Chosen | None, cluster: Cluster) -> Survey:
-    """Where the program's groups land; without one, what the servers' listings contradict."""
+def survey_of(chosen: Chosen | None, cluster: Cluster, world: int | None) -> Survey:
+    """Where the program's groups land; without one, whether the world fits, and the listings."""
+    if chosen is None and world is not None:
+        return survey([], cluster, world, settings=settings())
     if chosen is None:
         return Survey(findings=tuple(check_claims(cluster)))
     resolved: Resolved = chosen.resolved

@@ -64,9 +64,11 @@ WORLD = {
     ),
     "RM404": Explanation(
         "What a server says about its chips, or a program about those it was compiled for, "
-        "contradicts what the cluster was said to be, or another server.",
+        "contradicts what the cluster was said to be, or another server; or the world takes a part "
+        "of a server that the runtime does not take.",
         "The listing is of another kind of instance, a chip is missing from it, or the program was "
-        "compiled for another.",
+        "compiled for another; or somebody asked for 24 cores of a trn1, whose runtime takes 1, 2, "
+        "8, 16 or a multiple of 32.",
         "--cluster trn2u.48xlarge:4:ls=node0.json where node0.json lists twelve chips",
     ),
     "RM501": Explanation(

@@ -40,6 +40,7 @@ def survey(
     too. A world larger than the cluster is a finding, and nothing is placed then.
     """
     findings = [*judge.check_claims(cluster), *judge.check_world(cluster, world_size)]
+    findings += judge.check_part(cluster, world_size)
     findings += judge.check_targets(cluster, programs)
     shown: dict[str, Any] = {"cluster": cluster.to_dict(), "devices": {}, "groups": []}
     if world_size > cluster.size:

@@ -59,6 +59,24 @@ def check_world(cluster: Cluster, world_size: int) -> Iterator[Finding]:
         yield finding("RM002", what, fix="take more nodes, or a program for a smaller world")
 
 
+def check_part(cluster: Cluster, world_size: int) -> Iterator[Finding]:
+    """RM404: the world takes a part of a server that the runtime's topology check refuses."""
+    chip, server = cluster.workers_per_chip, cluster.local_rank_n
+    parts = [chip * count for count in cluster.instance.chip_counts[1:-1]]
+    if not parts or world_size <= chip or world_size in parts or world_size % server == 0:
+        return
+    whole = world_size // server * server
+    below = max(size for size in (chip, *parts, whole) if size < world_size)
+    above = min(size for size in (*parts, whole + server) if size > world_size)
+    yield finding(
+        "RM404",
+        f"the runtime takes no world of {world_size} devices on {cluster.instance.name}:"
+        f" up to {chip}, {', '.join(map(str, parts))} or a multiple of {server} are possible",
+        fix=f"take {below} or {above} devices, and see what says {world_size}: a launcher's count,"
+        " NEURON_RT_NUM_CORES, --world or the program",
+    )
+
+
 def _capacity(cluster: Cluster, core_size: int) -> int:
     return cluster.size * cluster.core_size // core_size
 
