@@ -190,8 +190,9 @@ class BringUp:
         ours: dict[bytes, SubGroup] = {}
         for device in self.place.devices:
             for members in resolved.communicators(device):
-                ours[group_key(members)] = members
-                self._start_group(resolved, members, members.index(device))
+                key = group_key(members)
+                ours[key] = members
+                self._start_group(resolved, key, members, members.index(device))
         yield from self._run_groups(self._groups_end())
         cause = self._first_cause(ours, "bootstrap")
         outcomes = self.board.groups.outcome
@@ -273,11 +274,11 @@ class BringUp:
         """Close every connection; closing twice is fine."""
         self.board.close()
 
-    def _start_group(self, resolved: Resolved, members: SubGroup, rank: int) -> None:
+    def _start_group(self, resolved: Resolved, key: bytes, members: SubGroup, rank: int) -> None:
         signature = bytes(communicator_digest(resolved, members))
         unique_id = self._make_unique_id() if rank == 0 else NO_UNIQUE_ID
         steps = bootstrap(rank, len(members), signature, unique_id)
-        self.board.groups.add(group_key(members), members, rank, steps)
+        self.board.groups.add(key, members, rank, steps)
 
     def _make_unique_id(self) -> bytes:
         host, port = NOWHERE

@@ -19,7 +19,8 @@ from rankmuster.node import Node
 from rankmuster.nrt import NrtCcComm, Out, Runtime, Status
 from rankmuster.program import OpKind
 from rankmuster.testing.build import all_reduce, permute, program
-from rankmuster.transport.framing import Frame, Kind, Sealer
+from rankmuster.transport import link
+from rankmuster.transport.framing import Frame, Kind, pack
 
 FOUR = [bytes(4)], [bytes(4)]
 OK = Status.SUCCESS
@@ -252,14 +253,13 @@ def test_two_cores_of_one_process() -> None:
 def test_the_wire_holds_the_md5(monkeypatch: pytest.MonkeyPatch) -> None:
     """What goes up the tree is 17 bytes: the group's MD5 and a yes."""
     frames: list[bytes] = []
-    seal = Sealer.seal
 
-    def watch(self: Sealer, frame: Frame) -> bytes:
+    def watch(frame: Frame) -> bytes:
         if frame.kind is Kind.CALLER and len(frame.payload) in {17, 129}:
             frames.append(frame.payload)
-        return seal(self, frame)
+        return pack(frame)
 
-    monkeypatch.setattr(Sealer, "seal", watch)
+    monkeypatch.setattr(link, "pack", watch)
 
     def body(runtime: Runtime, device: int) -> bytes:
         model = load(runtime, device, 2, program(all_reduce(7), groups=[[[0, 1]]]))[1]

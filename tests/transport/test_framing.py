@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankmuster.errors import LocalProtocolError, RemoteProtocolError
-from rankmuster.transport.framing import BOUND, HEADER, INNER, Frame, Kind, Opener, Sealer
+from rankmuster.transport.framing import BOUND, HEADER, INNER, Frame, Kind, Opener, Sealer, pack
 
 KEY = bytes(range(32))
 SMALL = Frame(Kind.GROUP, b"seventeen bytes..", b"k" * 16, 3, 7)
@@ -18,7 +18,7 @@ def test_frames_come_back_whole_however_the_stream_is_cut(payloads, step):
     """Frames that are sealed in order are opened in order, in pieces of any size."""
     sealer, opener = Sealer(KEY), Opener(KEY)
     frames = [Frame(Kind.GROUP, payload, b"k" * 16, 1, 2) for payload in payloads]
-    stream = b"".join(map(sealer.seal, frames))
+    stream = b"".join(map(sealer.seal, map(pack, frames)))
     opened = [opener.feed(stream[at : at + step]) for at in range(0, len(stream), step)]
     assert [frame for chunk in opened for frame in chunk] == frames
 
@@ -26,7 +26,7 @@ def test_frames_come_back_whole_however_the_stream_is_cut(payloads, step):
 @given(st.integers(0, len(HEADER.pack(b"", 0, 1, b"", 0, 0)) + len(SMALL.payload) - 1))
 def test_one_altered_byte_ends_the_connection(place):
     """No byte of a frame can change without its tag saying so."""
-    stream = bytearray(Sealer(KEY).seal(SMALL))
+    stream = bytearray(Sealer(KEY).seal(pack(SMALL)))
     stream[place] ^= 1
     try:
         opened = Opener(KEY).feed(bytes(stream))
@@ -37,7 +37,7 @@ def test_one_altered_byte_ends_the_connection(place):
 
 def test_a_repeated_frame_is_refused():
     """The tag covers the frame's place in the stream."""
-    sealed = Sealer(KEY).seal(SMALL)
+    sealed = Sealer(KEY).seal(pack(SMALL))
     opener = Opener(KEY)
     assert opener.feed(sealed) == [SMALL]
     with pytest.raises(RemoteProtocolError, match="frame 1 carries a wrong tag"):
@@ -47,7 +47,7 @@ def test_a_repeated_frame_is_refused():
 def test_another_key_is_refused():
     """A frame of another connection, or of another direction, does not open."""
     with pytest.raises(RemoteProtocolError, match="wrong tag"):
-        Opener(bytes(32)).feed(Sealer(KEY).seal(SMALL))
+        Opener(bytes(32)).feed(Sealer(KEY).seal(pack(SMALL)))
 
 
 @pytest.mark.parametrize("kind", Kind)
@@ -67,14 +67,14 @@ def test_an_unknown_kind_is_refused():
 def test_we_do_not_send_what_others_would_refuse():
     """The bound of a kind holds for the sender too."""
     with pytest.raises(LocalProtocolError, match="a GROUP frame of 4097 bytes"):
-        Sealer(KEY).seal(Frame(Kind.GROUP, bytes(4097)))
+        pack(Frame(Kind.GROUP, bytes(4097)))
 
 
 @given(st.lists(st.sampled_from([0, 17, 129, 4096, 4097]), max_size=40), st.integers(1, 99))
 def test_frames_that_leave_together_come_back_one_by_one(sizes, step):
     """Small frames share tags, large ones have their own, and the order stays."""
     frames = [Frame(Kind.CALLER, bytes(n), b"k" * 16, n, at) for at, n in enumerate(sizes)]
-    stream, opener = Sealer(KEY).seal_all(frames), Opener(KEY)
+    stream, opener = Sealer(KEY).seal_all(map(pack, frames)), Opener(KEY)
     opened = [opener.feed(stream[at : at + step]) for at in range(0, len(stream), step)]
     assert [frame for chunk in opened for frame in chunk] == frames
 
@@ -82,7 +82,7 @@ def test_frames_that_leave_together_come_back_one_by_one(sizes, step):
 def test_many_small_frames_share_one_tag():
     """A thousand verdicts cost a thousand headers and two tags: a batch has a bound too."""
     verdicts = [SMALL] * 1500
-    stream = Sealer(KEY).seal_all(verdicts)
+    stream = Sealer(KEY).seal_all(map(pack, verdicts))
     assert len(stream) == 1500 * (INNER.size + len(SMALL.payload)) + 2 * HEADER.size
     assert Opener(KEY).feed(stream) == verdicts
 
@@ -100,4 +100,4 @@ def test_many_small_frames_share_one_tag():
 def test_a_batch_that_is_not_whole_is_refused(inner, message):
     """What holds for a frame by itself holds for one among others."""
     with pytest.raises(RemoteProtocolError, match=message):
-        Opener(KEY).feed(Sealer(KEY).seal(Frame(Kind.BATCH, inner)))
+        Opener(KEY).feed(Sealer(KEY).seal(pack(Frame(Kind.BATCH, inner))))

@@ -51,18 +51,18 @@ class Outgoing(NamedTuple, Generic[K]):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Run(Generic[K, T]):
-    """One local device's part in one group; `awaits` is the receive at which it stands."""
+    """One local device's part in one group.
+
+    `awaits` is the receive at which it stands, and `awaited` the device that is to send.
+    """
 
     key: K
     participants: Sequence[int]
     device: int
+    place: tuple[K, int]
     steps: Steps[T]
     awaits: Recv | None = None
-
-    @property
-    def awaited(self) -> int:
-        assert self.awaits is not None, "only a run that stands at a receive awaits somebody"
-        return self.participants[self.awaits.peer]
+    awaited: int = -1
 
 
 class Multiplexer(Generic[K, T]):
@@ -94,10 +94,11 @@ class Multiplexer(Generic[K, T]):
         device = participants[rank]
         if device not in self._local:
             raise LocalProtocolError(f"device {device} is not among {sorted(self._local)}")
-        if (key, device) in self._runs or (key, device) in self.outcome:
+        place = (key, device)
+        if place in self._runs or place in self.outcome:
             raise LocalProtocolError(f"device {device} already takes part in group {key!r}")
-        run = _Run(key=key, participants=participants, device=device, steps=steps)
-        self._runs[key, device] = run
+        run = _Run(key=key, participants=participants, device=device, place=place, steps=steps)
+        self._runs[place] = run
         self._resume(run, None)
         self._ready.append(run)
         self._advance()
@@ -162,8 +163,8 @@ class Multiplexer(Generic[K, T]):
 
     def _answer(self, run: _Run[K, T], awaits: Recv) -> bytes | MusterError | None:
         """What *run* gets for the receive at which it stands, or None while that is open."""
-        source = run.awaited
-        if frames := self._mail.get((run.key, run.device), {}).get(source):
+        source, mail = run.awaited, self._mail.get(run.place)
+        if mail and (frames := mail.get(source)):
             frame = frames.popleft()
             self._room += len(frame)
             if len(frame) <= awaits.nbytes:
@@ -189,7 +190,7 @@ class Multiplexer(Generic[K, T]):
                 step = run.steps.send(answer)  # type: ignore[arg-type] # None starts a generator
             while isinstance(step, Send):
                 step = self._send(run, step)
-            run.awaits = step
+            run.awaits, run.awaited = step, run.participants[step.peer]
         except StopIteration as stop:
             self._end(run, stop.value)
         except MusterError as error:
@@ -218,11 +219,10 @@ class Multiplexer(Generic[K, T]):
             self._ready.append(run)
 
     def _end(self, run: _Run[K, T], result: T | MusterError) -> None:
-        place = (run.key, run.device)
-        del self._runs[place]
-        self.outcome[place] = result
+        del self._runs[run.place]
+        self.outcome[run.place] = result
         if self._expired >= 0:
             ours = (self._runs.get((run.key, device)) for device in self._local)
             self._ready.extend(each for each in ours if each and each.awaited == run.device)
-        for unread in self._mail.pop(place, {}).values():
+        for unread in self._mail.pop(run.place, {}).values():
             self._room += sum(map(len, unread))

@@ -171,7 +171,7 @@ def tokens_of(resolved: Resolved, set_ids: Iterable[int]) -> list[Token]:
         by_set = resolved.memo["tokens by set"] = defaultdict(list)
         for place, token in enumerate(tokens(resolved)):
             by_set[None if token.op is None else token.group].append((place, token))
-    chosen = chain(by_set.get(None, ()), *(by_set.get(each, ()) for each in set_ids))
+    chosen = chain(by_set.get(None, ()), *[by_set.get(each, ()) for each in set_ids])
     return [token for _, token in sorted(chosen, key=itemgetter(0))]
 
 

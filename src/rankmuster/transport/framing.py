@@ -67,58 +67,50 @@ class Frame(NamedTuple):
     destination: int = 0
 
 
+def pack(frame: Frame) -> bytes:
+    """A frame without its tag. Raises `LocalProtocolError` above the bound of its kind."""
+    kind, payload, key, source, destination = frame
+    if len(payload) > BOUND[kind]:
+        raise LocalProtocolError(
+            f"a {kind.name} frame of {len(payload)} bytes is over the bound of {BOUND[kind]}"
+        )
+    return INNER.pack(len(payload), kind, key, source, destination) + payload
+
+
 class Sealer:
-    """Turns frames into bytes for one direction of one connection."""
+    """Turns packed frames into bytes for one direction of one connection."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._count = 0
 
-    def seal(self, frame: Frame) -> bytes:
-        """The bytes of *frame*. Raises `LocalProtocolError` above the bound of its kind."""
-        kind, payload, key, source, destination = frame
-        check_size(frame)
-        unsealed = INNER.pack(len(payload), kind, key, source, destination) + payload
-        tag = _tag(self._key, self._count, unsealed)
+    def seal(self, packed: bytes) -> bytes:
+        """The bytes of one frame."""
+        tag = _tag(self._key, self._count, packed)
         self._count += 1
-        return tag + unsealed
+        return tag + packed
 
-    def seal_all(self, frames: Iterable[Frame]) -> bytes:
-        """The bytes of *frames*, under as few tags as they have room in batches."""
-        return b"".join(map(self.seal, _batched(frames)))
-
-
-def check_size(frame: Frame) -> None:
-    """Raise `LocalProtocolError` for a payload above the bound of its kind."""
-    kind, payload = frame.kind, frame.payload
-    if len(payload) > BOUND[kind]:
-        raise LocalProtocolError(
-            f"a {kind.name} frame of {len(payload)} bytes is over the bound of {BOUND[kind]}"
-        )
+    def seal_all(self, packed: Iterable[bytes]) -> bytes:
+        """The bytes of these frames, under as few tags as they have room in batches."""
+        return b"".join([self.seal(_together(run)) for run in _runs(packed)])
 
 
-def _batched(frames: Iterable[Frame]) -> Iterator[Frame]:
-    """The same frames, as many as go into a batch as one."""
-    run: list[Frame] = []
+def _runs(packed: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """The same frames, as many together as go into a batch."""
+    run: list[bytes] = []
     size = 0
-    for frame in frames:
-        more = INNER.size + len(frame.payload)
-        if run and size + more > BOUND[Kind.BATCH]:
-            yield _together(run)
-            run, size = [], 0
-        run.append(frame)
-        size += more
+    for each in packed:
+        size += len(each)
+        if run and size > BOUND[Kind.BATCH]:
+            yield run
+            run, size = [], len(each)
+        run.append(each)
     if run:
-        yield _together(run)
+        yield run
 
 
-def _together(run: list[Frame]) -> Frame:
-    if len(run) == 1:
-        return run[0]
-    parts: list[bytes] = []
-    for kind, payload, key, source, destination in run:
-        parts += INNER.pack(len(payload), kind, key, source, destination), payload
-    return Frame(Kind.BATCH, b"".join(parts))
+def _together(run: list[bytes]) -> bytes:
+    return run[0] if len(run) == 1 else pack(Frame(Kind.BATCH, b"".join(run)))
 
 
 class Opener:
@@ -161,17 +153,16 @@ class Opener:
 
 def _apart(batch: bytes) -> Iterator[Frame]:
     """The frames of a batch. Raises `RemoteProtocolError` where they are not whole."""
-    at = 0
-    while at < len(batch):
-        start = at + INNER.size
+    end = 0
+    while end < len(batch):
+        start = end + INNER.size
         if start > len(batch):
             raise RemoteProtocolError("a batch ends inside a frame")
-        size, number, key, source, destination = INNER.unpack_from(batch, at)
-        kind = _kind_of(number, size)
-        at = start + size
-        if at > len(batch) or kind is Kind.BATCH:
+        size, number, key, source, destination = INNER.unpack_from(batch, end)
+        kind, end = _kind_of(number, size), start + size
+        if end > len(batch) or kind is Kind.BATCH:
             raise RemoteProtocolError("a batch ends inside a frame, or holds another")
-        yield Frame(kind, batch[start:at], key, source, destination)
+        yield Frame(kind, batch[start:end], key, source, destination)
 
 
 def _kind_of(number: int, size: int) -> Kind:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from rankmuster.errors import LocalProtocolError
 from rankmuster.transport.base import Event, Joined, Knocked, Received, Role
-from rankmuster.transport.framing import Frame, Opener, Sealer, check_size
+from rankmuster.transport.framing import Frame, Opener, Sealer, pack
 from rankmuster.transport.handshake import Exchange, Proven, Refused, Turn, Why
 from rankmuster.transport.names import Names
 
@@ -42,7 +42,7 @@ class Link:
     _turn: Turn = NOTHING
     _inbox: bytearray = field(default_factory=bytearray)
     _outbox: bytearray = field(default_factory=bytearray)
-    _queued: list[Frame] = field(default_factory=list)  # until they are written, all at once
+    _queued: list[bytes] = field(default_factory=list)  # until they are written, all at once
     _queued_bytes: int = 0
     _sealer: Sealer | None = None
     _opener: Opener | None = None
@@ -110,9 +110,9 @@ class Link:
 
     def send(self, frame: Frame) -> None:
         """Keep *frame* until what is queued is written, or the handshake is over."""
-        check_size(frame)
-        self._queued.append(frame)
-        self._queued_bytes += len(frame.payload)
+        packed = pack(frame)
+        self._queued.append(packed)
+        self._queued_bytes += len(packed)
         if self._queued_bytes + len(self._outbox) > QUEUE_BYTES:
             raise LocalProtocolError(f"over {QUEUE_BYTES} bytes wait to be written to one process")
 
