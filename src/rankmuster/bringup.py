@@ -20,7 +20,7 @@ from rankmuster.finding import Finding, Severity, finding
 from rankmuster.group import SubGroup
 from rankmuster.launch.base import Place
 from rankmuster.program import Program
-from rankmuster.protocol.barrier import meet
+from rankmuster.protocol.barrier import arrive
 from rankmuster.protocol.bootstrap import bootstrap
 from rankmuster.protocol.causes import LOST, SILENT, UNREACHABLE, Cause
 from rankmuster.protocol.closing import ROOT, Answer, blame, closing
@@ -293,8 +293,9 @@ class BringUp:
     def _local_barrier(self, cause: Cause | None) -> Waits[Cause | None]:
         """Nobody goes on before all processes of this host have come so far (S0 §5).
 
-        On the root's host all meet at the root. Elsewhere it runs over the trees of a bootstrap:
-        their connections are mostly open already, and a connection costs far more than a round.
+        On the root's host all tell the root that they have, and its answer in the closing round
+        lets them go. Elsewhere it runs over the trees of a bootstrap: their connections are mostly
+        open already, and a connection costs far more than a round.
         """
         self.begin("barrier")
         board = self.board
@@ -305,7 +306,7 @@ class BringUp:
         no = GroupRefused("this process failed before", hearsay=True) if cause else None
         steps: Steps[bytes | MusterError | None]
         if board.by_root:
-            steps = meet(rank, len(members), no)
+            steps = arrive(rank, len(members), no)
         else:
             steps = bootstrap(rank, len(members), NO_SIGNATURE, NO_UNIQUE_ID, no)
         board.groups.add(key, members, rank, steps)

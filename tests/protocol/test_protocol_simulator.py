@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
-from typing import TypeAlias
 
 import pytest
 from protocol_worlds import OTHER, SIGNATURE, UNIQUE_ID, musters, says, verdicts
 
 from rankmuster.errors import DeadlineExceeded, NotAgreed, PeerLost, RemoteProtocolError
-from rankmuster.protocol.barrier import barrier, meet
+from rankmuster.protocol.barrier import arrive, barrier
 from rankmuster.protocol.bootstrap import bootstrap
 from rankmuster.protocol.muster import muster
 from rankmuster.protocol.steps import Recv, Send, Steps
 from rankmuster.testing.simulate import replay, simulate
 from rankmuster.testing.simulation import Deadlock
-
-Form: TypeAlias = Callable[..., Steps[NotAgreed | None]]
 
 
 def test_a_seed_decides_everything() -> None:
@@ -105,40 +101,41 @@ def test_a_trace_of_another_protocol_does_not_replay() -> None:
 
 
 @pytest.mark.parametrize("rendezvous", [False, True])
-@pytest.mark.parametrize("form", [barrier, meet])
-def test_a_barrier_holds_everybody_until_the_last_has_come(form: Form, rendezvous: bool) -> None:
-    """For every size to 33 no rank leaves before each has come."""
+def test_the_barrier_holds_everybody_until_the_last_has_come(rendezvous: bool) -> None:
+    """For every size to 33 no rank leaves before each has come; the rounds are logarithmic."""
 
     def through(rank: int, size: int) -> Steps[set[int]]:
         came.add(rank)
-        assert (yield from form(rank, size)) is None
+        assert (yield from barrier(rank, size)) is None
         return set(came)
 
     for size in range(1, 34):
         came: set[int] = set()
         world = simulate([through(n, size) for n in range(size)], size, rendezvous=rendezvous)
         assert all(seen == set(range(size)) for seen in world.outcome.values())
-        if form is barrier:
-            assert world.messages == size * (size - 1).bit_length()
-            assert world.rounds <= 2 * (size - 1).bit_length()
-        else:
-            assert world.messages == 2 * (size - 1)
+        assert world.messages == size * (size - 1).bit_length()
+        assert world.rounds <= 2 * (size - 1).bit_length()
 
 
-@pytest.mark.parametrize("form", [barrier, meet])
-def test_one_no_at_a_barrier_reaches_all(form: Form) -> None:
+def test_one_no_at_a_barrier_reaches_all() -> None:
     """A rank that comes with a no takes it to everybody."""
     for size in range(2, 20):
-        ranks = [form(n, size, NotAgreed("no") if n == size // 2 else None) for n in range(size)]
+        ranks = [barrier(n, size, NotAgreed("no") if n == size // 2 else None) for n in range(size)]
         assert all(simulate(ranks, size).outcome.values())
 
 
-@pytest.mark.parametrize(("size", "dead"), [(2, 0), (2, 1), (5, 0), (5, 3), (5, 4)])
-def test_one_that_never_comes_to_a_meeting_is_a_no_to_all_others(size: int, dead: int) -> None:
-    """Rank 0 passes it on; where that is the dead one, each sees it itself."""
-    world = simulate([meet(n, size) for n in range(size)], size, dies={dead: 0})
-    assert len(world.outcome) == size - 1
-    assert all(isinstance(no, NotAgreed) for no in world.outcome.values())
+@pytest.mark.parametrize("rendezvous", [False, True])
+def test_rank_0_hears_of_everybody_who_arrives(rendezvous: bool) -> None:
+    """One frame each; with one that says no, or that never comes, rank 0 has a reason to."""
+    for size in range(1, 12):
+        world = simulate([arrive(n, size) for n in range(size)], size, rendezvous=rendezvous)
+        assert (world.outcome[0], world.messages) == (None, size - 1)
+        last = size - 1
+        one_no = [arrive(n, size, NotAgreed("no") if n == last else None) for n in range(size)]
+        assert simulate(one_no, size, rendezvous=rendezvous).outcome[0]
+    for dead in range(1, 5):
+        world = simulate([arrive(n, 5) for n in range(5)], 5, dies={dead: 0})
+        assert isinstance(world.outcome[0], NotAgreed)
 
 
 def test_a_large_world_with_one_liar_refuses_in_seconds() -> None:

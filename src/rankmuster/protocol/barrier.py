@@ -32,18 +32,16 @@ def barrier(rank: int, size: int, no: MusterError | None = None) -> Steps[Muster
     return no
 
 
-def meet(rank: int, size: int, no: MusterError | None = None) -> Steps[MusterError | None]:
-    """As `barrier`, at rank 0: it hears of everybody, then tells everybody.
+def arrive(rank: int, size: int, no: MusterError | None = None) -> Steps[MusterError | None]:
+    """The first half of a barrier at rank 0, which is connected with all: it hears of everybody.
 
-    For a group whose rank 0 is connected with all: two frames a rank, and one that it waits for.
+    The other half is whatever rank 0 tells all of them next. Rank 0 returns the reason to say no,
+    the others their own.
     """
     if rank > 0:
-        no = graver(no, (yield from tell(0, pack_barrier(well=no is None))))
-        return (yield from _hear(0, no))
+        return graver(no, (yield from tell(0, pack_barrier(well=no is None))))
     for peer in range(1, size):
         no = yield from _hear(peer, no)
-    for peer in range(1, size):
-        no = graver(no, (yield from tell(peer, pack_barrier(well=no is None))))
     return no
 
 
