@@ -263,6 +263,32 @@ def test_a_mapped_file_and_a_byte_order_mark_read_alike() -> None:
             assert read(mapped) == read(EXAMPLE)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (b'"ops"', b'"ops": [], "ops"', "'ops' twice: {"),
+        (
+            b'"elements"',
+            b'"elements": 3, "elements"',
+            """'elements' twice: {"kind":"all_reduce\"""",
+        ),
+        (b'"trips"', b'"trips": 3, "trips"', "'trips' twice: {"),
+    ],
+)
+def test_a_key_twice_is_refused(before: bytes, after: bytes, told: str) -> None:
+    """The last would win, and the rest of the program be lost without a word."""
+    text = EXAMPLE.replace(before, after, 1)
+    assert text != EXAMPLE
+    assert f"the file holds an object with {told}" in refusal(text)
+
+
+def test_what_looks_like_a_key_in_a_string_is_none() -> None:
+    """Quotes and colons may stand in names."""
+    name = json.dumps('a":"b\\": {"')
+    text = EXAMPLE.replace(b'"grad.0"', name.encode())
+    assert next(read(text).walk()).name == 'a":"b\\": {"'
+
+
 @pytest.mark.parametrize("data", [b"", b"\x00\x01\x02", b"[1, 2]", b"hello"])
 def test_unknown_content_lists_the_known_formats(data: bytes) -> None:
     """What no reader claims is refused with what would be read."""

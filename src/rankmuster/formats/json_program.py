@@ -63,8 +63,13 @@ def read(data: Buffer, *, where: str = "", world: int | None = None) -> Program:
     if len(data) > MAX_BYTES:
         raise InvalidProgram(f"a JSON program takes at most {MAX_BYTES} bytes", where=where)
     text = data[3:] if data[:3] == BOM_UTF8 else data
+
+    def program(value: Any) -> Program:
+        refuse_repeats(value, text)
+        return to_program(value, world)
+
     try:
-        return interpreted(text, where, lambda value: to_program(value, world))
+        return interpreted(text, where, program)
     except RecursionError:
         what = f"more than {MAX_DEPTH} loops and branches inside one another"
         raise InvalidProgram(what, where=where) from None
@@ -94,6 +99,39 @@ def parse(text: Buffer, where: str) -> Any:
         offset = int(at[:-1]) if at else len(text) if "truncated" in what else None
         line, column = (None, None) if offset is None else line_and_column(text, offset)
         raise InvalidProgram(f"not JSON: {what}", where=where, line=line, column=column) from None
+
+
+def refuse_repeats(value: Any, text: Buffer) -> None:
+    """Raise `Fault` where an object of *text*, whose *value* it is, has a key twice.
+
+    The last would win, and half a program be lost. A colon behind a quote ends a key, unless it
+    stands in a string, and then the quote has a backslash before it.
+    """
+    written = text[:]  # a map has no count()
+    if written.count(b'":') - written.count(b'\\":') > keys_of(value):
+        import json  # which, unlike msgspec, shows what it drops
+
+        json.loads(written, object_pairs_hook=without_repeats)
+
+
+def keys_of(entry: Any) -> int:
+    """How many keys a program, op, loop or branch has, with those of the entries in its bodies."""
+    if isinstance(entry, list):  # of bodies
+        return sum(map(keys_of, entry))
+    if not isinstance(entry, dict):
+        return 0
+    inner = (entry[key] for key in ("ops", "body", "bodies") if key in entry)
+    return len(entry) + sum(map(keys_of, inner))
+
+
+def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object that a JSON text has *pairs* for. Raises `Fault` where it has a key twice."""
+    seen: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in seen:
+            raise Fault((), f"holds an object with {key!r} twice: {quote(seen)}", "keep one")
+        seen[key] = value
+    return seen
 
 
 def to_program(value: Any, world: int | None) -> Program:
