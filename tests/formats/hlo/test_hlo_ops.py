@@ -242,6 +242,13 @@ def test_what_cannot_be_an_op_is_refused_where_it_stands(line: str) -> None:
     assert (caught.value.where, caught.value.line) == ("step.hlo", 11)
 
 
+def test_a_misspelt_collective_is_answered_by_the_nearest() -> None:
+    """An opcode that nobody knows and that has groups would hide a difference."""
+    line = f"ROOT a = f32[64] all_reduce(p), {G}, to_apply=add"
+    with pytest.raises(InvalidProgram, match=r"unknown collective .*; did you mean 'all-reduce'"):
+        read(module(line, header=FOUR))
+
+
 @pytest.mark.parametrize(
     ("pairs", "expected"),
     [

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from rankmuster.errors import InvalidProgram
+from rankmuster.errors import InvalidProgram, did_you_mean
 from rankmuster.formats.hlo.cones import CALLED, callees
 from rankmuster.formats.hlo.instruction import Instruction, instruction_at
 from rankmuster.formats.hlo.module import Module
 from rankmuster.formats.hlo.printed import Cutter
 from rankmuster.formats.hlo.scanner import attributes, malformed, shown
-from rankmuster.formats.hlo.sites import CALLS, OPCODES, behind
+from rankmuster.formats.hlo.sites import CALLS, COLLECTIVES, OPCODES, behind
 
 _MAX_NESTING = 64
 _IN_ORDER = (b"condition", b"body", b"true_computation", b"false_computation")
@@ -209,7 +209,9 @@ def refuse_unknown(module: Module, position: int, low: int) -> int:
     found, after = instruction_at(module.text, position, low, module.ends[place])
     known = (*OPCODES, b"async-update", b"async-done")
     if found is not None and found.opcode not in known and _stands_outside_strings(found):
-        raise malformed(module.text, found.site, f"unknown collective {shown(found.opcode)!r}")
+        opcode = shown(found.opcode)
+        near = did_you_mean(opcode, [name.decode() for name in COLLECTIVES])
+        raise malformed(module.text, found.site, f"unknown collective {opcode!r}", fix=near)
     return after
 
 
