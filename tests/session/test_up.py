@@ -152,6 +152,7 @@ def test_one_file_of_many_is_asked_about(tmp_path):
     ("arguments", "code", "word"),
     [
         (["-n", "0"], 2, "-n"),
+        (["-n", "1000000"], 2, "-n"),
         (["-n", "8", "--world", "4"], 2, "not a world of 4"),
         (["-n", "3", "--world", "4"], 2, "not a world of 4"),
         (["-n", "4", "--devices-per-process", "1,2"], 2, "names 2 processes"),

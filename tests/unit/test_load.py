@@ -304,6 +304,32 @@ def test_a_stated_world_fills_in_counts(here: Path, text: str, members: tuple) -
     assert groups.members[0] == members
 
 
+@pytest.mark.parametrize(("world", "found"), [(4, []), (8, [("RM003", "warning")])])
+def test_a_world_larger_than_the_programs_is_asked_about(
+    here: Path, world: int, found: list[tuple[str, str]]
+) -> None:
+    """A file that states its world is not for a larger one, which a bring-up would refuse."""
+    write(here, "a.json")
+    (loaded,) = load(["a.json"], LoadOptions(world=world))
+    assert [(each.code, each.severity) for each in loaded.findings] == found
+
+
+def test_a_file_that_is_named_twice_is_taken_once(here: Path) -> None:
+    """Two patterns of a shell may both match it; that is said, for it may be a slip."""
+    write(here, "d/0.json d/1.json", program(2))
+    (loaded,) = load(["d", "d/0.json"])
+    assert [copy.devices for copy in loaded.copies] == [(0,), (1,)]
+    said = [found.message for found in loaded.findings]
+    assert said == ["named more than once, and taken once: d/0.json"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_a_file_without_a_size_is_read_to_its_end() -> None:
+    """Those of /proc have none, and some that come over a network."""
+    with files.contents("/proc/self/status") as data:
+        assert data.startswith(b"Name:")
+
+
 def test_an_enormous_world_is_refused(here: Path) -> None:
     """An id of 10^12 cannot make anybody build a world of that size."""
     write(here, "a.json", program(None, replica_groups=[[[0, 2_000_000]]]))
@@ -450,7 +476,7 @@ def test_what_has_no_end_is_refused_by_its_beginning(
         endless.kill()
 
 
-@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom", "/dev/full"])
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom"])
 def test_a_device_is_refused_by_its_beginning(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     """What is no file at all is no program, and need not be copied to see that."""
     monkeypatch.setattr(files, "SPOOLED_BYTES_MAX", 4_000_000)

@@ -32,6 +32,7 @@ from rankmuster.transport.base import Deadline
 from rankmuster.wording import short, who
 from rankmuster.world import World
 
+LOCAL = click.IntRange(1, 4096)  # of one machine; `rankmuster simulate` rehearses larger worlds
 LAUNCHED_DEADLINE_S = 300.0  # under a launcher, whose processes start far apart
 
 
@@ -50,7 +51,7 @@ class Seconds(click.FloatRange):
 
 @click.command()
 @click.option("--program", required=True, metavar="P", help="A file, or a pattern with {rank}.")
-@click.option("-n", "local", type=COUNT, metavar="N", help="Start N processes here.")
+@click.option("-n", "local", type=LOCAL, metavar="N", help="Start N processes here.")
 @click.option("--world", type=COUNT, metavar="W", help="Devices in all (default: N times K).")
 @click.option(
     "--devices-per-process",

@@ -19,7 +19,7 @@ WORLD = {
     ),
     "RM003": Explanation(
         "The program is for fewer devices than the world has. The original cannot bring up a part "
-        "of a world before the whole, and neither does `up`.",
+        "of a world before the whole, and neither does `up`; `check` warns.",
         "A small program was given to a large job.",
         "a program that states world_size 4 under `rankmuster up -n 8`",
     ),

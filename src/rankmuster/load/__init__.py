@@ -22,6 +22,7 @@ from rankmuster.load.files import contents, shown
 from rankmuster.load.options import LoadOptions as LoadOptions
 from rankmuster.load.sources import Batch, Source, find, one_of_many
 from rankmuster.load.worldsize import inferred as inferred_world
+from rankmuster.load.worldsize import larger
 from rankmuster.load.worldsize import world_of as world_of
 from rankmuster.program import Program
 from rankmuster.world import World
@@ -201,7 +202,8 @@ def arrange(
 
     A finding in *read* stands for a file that is no program; it gets the devices to be about.
     """
-    world = world_of([each for each in read if isinstance(each, Program)], places, options)
+    programs = [each for each in read if isinstance(each, Program)]
+    world = world_of(programs, places, options)
     seating = seated(places, world, options, processes)
     seats = list(zip(read, places, seating.blocks, strict=True))
     copies = tuple(
@@ -219,7 +221,12 @@ def arrange(
     return Loaded(
         copies=copies,
         world=world,
-        findings=(*broken, *(inferred_world(world) if is_known else ()), *seating.findings),
+        findings=(
+            *broken,
+            *(inferred_world(world) if is_known else ()),
+            *larger(programs, world),
+            *seating.findings,
+        ),
         absent=seating.absent,
     )
 

@@ -142,8 +142,10 @@ def devices_each(places: Sequence[Place], world_size: int, processes: frozenset[
         return world_size // known
     if len(said) == len(places):
         return 1
+    names = ", ".join(place.path for place in places[:4]) + ", ..." * (len(places) > 4)
     raise UnreadableInput(
-        f"{len(places)} files cannot stand for {world_size} devices in equal parts", fix=SAY_RANKS
+        f"{len(places)} files cannot stand for {world_size} devices in equal parts: {names}",
+        fix=SAY_RANKS,
     )
 
 

@@ -129,9 +129,11 @@ def seekable(file: IO[bytes], path: str, worth: Worth) -> Iterator[IO[bytes]]:
 
 
 def is_stream(file: IO[bytes]) -> bool:
-    """Whether *file* is a pipe, a terminal or the like."""
+    """Whether *file* is a pipe, a terminal or the like: its size says nothing."""
     try:
-        return not stat.S_ISREG(os.fstat(file.fileno()).st_mode) or file.tell() != 0
+        status = os.fstat(file.fileno())
+        is_sized = stat.S_ISREG(status.st_mode) and status.st_size > 0  # /proc has files of size 0
+        return not is_sized or file.tell() != 0
     except OSError:  # no descriptor behind it, as under a test runner
         return True
 

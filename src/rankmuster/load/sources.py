@@ -77,11 +77,15 @@ def find(arguments: Sequence[str]) -> tuple[Batch, ...]:
     """
     notes: list[str] = []
     found: dict[str, Source] = {}
+    again: dict[str, None] = {}
     for argument in arguments:
         for source in expand(argument, notes):
-            found.setdefault(source.path, source)
+            if found.setdefault(source.path, source) is not source:
+                again[shown(source.path)] = None
         if len(found) > FILES_MAX:
             raise UnreadableInput(f"more than {FILES_MAX} files", fix="name fewer")
+    if again:
+        notes.append(f"named more than once, and taken once: {several([*again])}")
     for path in neff.companions(found):
         del found[path]
     dumped = dumps(found)
@@ -185,9 +189,14 @@ def programs(files: Sequence[str], notes: list[str]) -> list[str]:
     shapes = {shape[path] for path in files if sniffed(path)}
     chosen = [path for path in files if shape[path] in shapes]
     if chosen and (rest := sorted({*files} - {*chosen}, key=natural)):
-        more = f" and {len(rest) - 3} more" if len(rest) > 3 else ""
-        notes.append(f"not programs, left out: {', '.join(map(shown, rest[:3]))}{more}")
+        notes.append(f"not programs, left out: {several([shown(path) for path in rest])}")
     return chosen
+
+
+def several(names: Sequence[str]) -> str:
+    """The first few of *names*, and how many more there are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more}"
 
 
 def sniffed(path: str) -> bool:

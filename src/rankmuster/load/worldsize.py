@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from rankmuster.errors import UnreadableInput
-from rankmuster.finding import Finding, finding
+from rankmuster.finding import Finding, Severity, finding
 from rankmuster.load.devices import WORLD_MAX, Place
 from rankmuster.load.options import LoadOptions
 from rankmuster.program import Program
@@ -83,6 +83,25 @@ def named(program: Program) -> Iterator[int]:
         yield from (max(group) for group in groups.members if group)
     for pairs in program.src_target_pairs:
         yield from (max(pair) for pair in pairs.pairs)
+
+
+def larger(programs: Iterable[Program], world: World) -> tuple[Finding, ...]:
+    """RM003, where the size that was said is larger than what the programs are for.
+
+    A warning: they are only looked at here; a bring-up refuses them.
+    """
+    sizes = {each.world_size for each in programs if each.world_source != "inferred"} - {None}
+    smaller = sorted(size for size in sizes if size is not None and size < world.size)
+    if world.source != "option" or not smaller:
+        return ()
+    return (
+        finding(
+            "RM003",
+            f"the program is for {smaller[0]} devices, and the world is said to have {world.size}",
+            severity=Severity.WARNING,
+            fix="compile it for this world, or leave its size to the program",
+        ),
+    )
 
 
 def inferred(world: World) -> tuple[Finding, ...]:
