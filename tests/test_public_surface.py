@@ -112,6 +112,43 @@ def test_check_copies() -> None:
     assert (report.verdict, report.world.size, report.errors[0].code) == ("differ", 4, "RM302")
 
 
+@pytest.mark.parametrize(
+    ("devices", "what"),
+    [
+        (((0, 1), (1, 2)), "device 1 is named for copy 0 and copy 1"),
+        (((0, 4), (1,)), "device 4 for copy 0: the world holds 0-3"),
+        (((0, -1), (1,)), "device -1 for copy 0: the world holds 0-3"),
+    ],
+)
+def test_copies_have_to_fit(devices: tuple[tuple[int, ...], ...], what: str) -> None:
+    """No device is two copies', and each is of the world."""
+    copies = [rm.ProgramCopy(program=rm.read(TEXT), devices=each) for each in devices]
+    with pytest.raises(UnreadableInput, match=what):
+        rm.check(copies, world=4)
+
+
+def test_devices_of_no_copy_are_absent() -> None:
+    """As on the command line, whoever gave no program is missed."""
+    report = rm.check([rm.ProgramCopy(program=rm.read(TEXT), devices=(0, 3))], world=4)
+    assert (report.verdict, report.absent, report.errors[0].code) == ("undecided", (1, 2), "RM601")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "what"),
+    [
+        (lambda: rm.read(TEXT, replicas=0), ValueError, "replicas is a count from 1, not 0"),
+        (lambda: rm.read(TEXT, partitions=-8), ValueError, "partitions is a count from 1, not -8"),
+        (lambda: rm.check(TEXT, world=0), ValueError, "world is a count from 1, not 0"),
+        (lambda: rm.check(TEXT, world="8"), TypeError, "integer"),
+        (lambda: rm.check(TEXT, cluster=5), TypeError, "a cluster is called by a name, not 5"),
+    ],
+)
+def test_wrong_arguments_are_named(call, error: type[Exception], what: str) -> None:
+    """A count below one would make groups of nobody, which agree."""
+    with pytest.raises(error, match=what):
+        call()
+
+
 def test_check_paths(tmp_path: Path) -> None:
     """Paths mean what they mean on the command line."""
     for name, text in (("0.json", TEXT), ("1.json", OTHER)):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import replace
+from operator import index
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from rankmuster import formats
 from rankmuster.copies import ProgramCopy
 from rankmuster.errors import UnreadableInput
 from rankmuster.load import Loaded, LoadOptions, arrange, load, rank_of, read_path, world_of
-from rankmuster.load.devices import Place
+from rankmuster.load.devices import Place, seats_by_ids
 from rankmuster.load.listing import read_listing
 from rankmuster.program import Program
 
@@ -39,9 +40,11 @@ def read(
     """Read a program from a path, from bytes or text, or from anything with `as_text()`.
 
     *replicas* and *partitions* are the counts that an HLO text may leave out. Raises
-    `InvalidProgram` with the place, `UnreadableInput` for a path that cannot be opened, and
-    TypeError for anything else.
+    `InvalidProgram` with the place, `UnreadableInput` for a path that cannot be opened, ValueError
+    for a count below 1, and TypeError for anything else.
     """
+    a_count("replicas", replicas)
+    a_count("partitions", partitions)
     if isinstance(program, os.PathLike) or (isinstance(program, str) and not is_text(program)):
         return read_path(os.fspath(program), replicas=replicas, partitions=partitions)
     if isinstance(program, str):
@@ -89,7 +92,7 @@ def check(
     from rankmuster.checking import check as run_check  # reading alone does not need it
 
     given = [programs] if isinstance(programs, ALONE) else list(programs)
-    loaded = gather(given, LoadOptions(world=world))
+    loaded = gather(given, LoadOptions(world=a_count("world", world)))
     return run_check(
         loaded.copies,
         loaded.world,
@@ -115,6 +118,8 @@ def cluster(
     Raises `InvalidCluster`, with the nearest name, `InvalidProgram` and `UnreadableInput` for
     files, and TypeError for numbers that are none.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"a cluster is called by a name, not {name!r}")
     from rankmuster import clusters  # chips take 20 ms to import
 
     return clusters.cluster(
@@ -123,8 +128,12 @@ def cluster(
 
 
 def cluster_of(said: Cluster | str | None) -> Cluster | None:
-    """The cluster, if any, that is said or named."""
-    return cluster(said) if isinstance(said, str) else said
+    """The cluster, if any, that is said or named. Raises `TypeError` for what is neither."""
+    if said is None:
+        return None
+    from rankmuster.clusters import Cluster
+
+    return said if isinstance(said, Cluster) else cluster(said)
 
 
 def gather(programs: list[Program | ProgramCopy | Readable], options: LoadOptions) -> Loaded:
@@ -138,14 +147,28 @@ def gather(programs: list[Program | ProgramCopy | Readable], options: LoadOption
         return modules[0]
     copies = tuple(each for each in programs if isinstance(each, ProgramCopy))
     if len(copies) == len(programs):
-        held = tuple(device for copy in copies for device in copy.devices)
-        world = world_of([copy.program for copy in copies], (), replace(options, devices=held))
-        return Loaded(copies=copies, world=world)
+        return stated(copies, options)
     if copies:
         raise TypeError("give copies with devices, or programs without: not both")
     read_ones = [each if isinstance(each, Program) else read(each) for each in programs]  # type: ignore[arg-type] # no copies here
     places = [Place(path=f"program {n}", rank=rank_of(each)) for n, each in enumerate(read_ones)]
     return arrange(read_ones, places, options)
+
+
+def stated(copies: tuple[ProgramCopy, ...], options: LoadOptions) -> Loaded:
+    """*copies* in their world; devices of it that none of them stands for are absent."""
+    held = tuple(device for copy in copies for device in copy.devices)
+    world = world_of([copy.program for copy in copies], (), replace(options, devices=held))
+    named = [(copy.devices, copy.path or f"copy {n}") for n, copy in enumerate(copies)]
+    seating = seats_by_ids(named, world.size)
+    return Loaded(copies=copies, world=world, findings=seating.findings, absent=seating.absent)
+
+
+def a_count(name: str, value: int | None) -> int | None:
+    """*value*, if it is None or a whole number from 1. Raises `TypeError` and `ValueError`."""
+    if value is not None and index(value) < 1:
+        raise ValueError(f"{name} is a count from 1, not {value}")
+    return value
 
 
 def is_path(program: object) -> bool:

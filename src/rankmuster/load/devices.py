@@ -219,15 +219,18 @@ def forgotten(place: Place, world_size: int) -> Iterator[Finding]:
 
 
 def seats_by_ids(places: Sequence[tuple[tuple[int, ...], str]], world_size: int) -> Seating:
-    """The seating that `--ranks IDS=FILE` states; ids that nobody states are absent (RM601)."""
+    """The seating that `--ranks IDS=FILE` states; ids that nobody states are absent (RM601).
+
+    Raises `UnreadableInput` for ids outside the world, and for one that two places state.
+    """
     owner: dict[int, int] = {}
     for number, (devices, path) in enumerate(places):
         for device in devices:
-            if device >= world_size:
+            if not 0 <= device < world_size:
                 what = f"device {device} for {path}: the world holds 0-{world_size - 1}"
                 raise UnreadableInput(what, fix="say --world")
-            if owner.setdefault(device, number) != number:
-                raise UnreadableInput(f"--ranks names device {device} twice")
+            if (first := owner.setdefault(device, number)) != number:
+                raise UnreadableInput(f"device {device} is named for {places[first][1]} and {path}")
     absent = tuple(device for device in range(world_size) if device not in owner)
     gap = [finding("RM601", f"no program for {who(absent)} of {world_size}", ranks=absent)]
     return Seating(
