@@ -231,8 +231,9 @@ class TcpEndpoint:
             link.pause_s = LOOK_UP_PAUSE_S
             return
         link.sock.connect_ex(name)
-        self._watch(link, selectors.EVENT_WRITE)
         self._connected(link)  # on one machine it mostly is, at once
+        if link.sock is not None and not link.is_connected:
+            self._watch(link, selectors.EVENT_WRITE)
 
     def _connected(self, link: Link) -> None:
         assert link.sock is not None
