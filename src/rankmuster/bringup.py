@@ -211,26 +211,27 @@ class BringUp:
         """Report ready or *cause*, and return when the root says go. Raises `Ended` on its no."""
         self.begin("closing")
         board = self.board
-        assert board.seating is not None
-        seats = range(board.seating.processes)
+        peers = board.peers
+        assert peers.seating is not None
+        seats = range(peers.seating.processes)
         board.tell_strangers()
         margin = margin_s(self.deadline.whole_s)
         latest = board.answer_by + margin / 2
         steps = closing(
-            board.seat,
+            peers.seat,
             len(seats),
             cause,
             in_time=lambda: board.now() < latest,
             still_s=lambda: board.pulse.still_s,
         )
-        board.closing.add(CLOSING_KEY, seats, board.seat, steps)
+        board.closing.add(CLOSING_KEY, seats, peers.seat, steps)
         if board.root is not None and not (yield Wait(lambda: board.closing.done, board.answer_by)):
             if board.pulse.still_s:  # the others may have waited for us: let them say so
                 yield Wait(lambda: board.closing.done, board.now() + margin / 4)
             board.closing.expire(1)
         if not (yield Wait(lambda: board.closing.done, self.deadline.at)):
             board.closing.expire()
-        answer = board.closing.outcome[CLOSING_KEY, board.seat]
+        answer = board.closing.outcome[CLOSING_KEY, peers.seat]
         assert isinstance(answer, Answer)
         board.answered = True
         yield from board.finish()
@@ -266,7 +267,7 @@ class BringUp:
             return None
         report = board.root.report()
         new = [found for found in board.strangers() if found not in report.findings]
-        if not board.root.ends and report.absent and (odd := board.misplaced_root()):
+        if not board.root.ends and report.absent and (odd := board.doorway.misplaced_root()):
             new.append(odd)
         return report.adding(*new, timings=self.watch.phases)
 
@@ -286,10 +287,6 @@ class BringUp:
             host, port = split_address(self._address or self.place.root)
         return UniqueId(host=host, port=port, nonce=secrets.token_bytes(NONCE_BYTES)).pack()
 
-    def _seat_of(self, device: int) -> int:
-        assert self.board.seating is not None
-        return self.board.seating.seat_of(device)
-
     def _local_barrier(self, cause: Cause | None) -> Waits[Cause | None]:
         """Nobody goes on before all processes of this host have come so far (S0 §5).
 
@@ -299,13 +296,14 @@ class BringUp:
         """
         self.begin("barrier")
         board = self.board
-        assert board.seating is not None
-        members = board.seating.firsts_of(board.local)
+        peers = board.peers
+        assert peers.seating is not None
+        members = peers.seating.firsts_of(peers.local)
         key = group_key(members, b"barrier")
         rank = members.index(min(self.place.devices))
         no = GroupRefused("this process failed before", hearsay=True) if cause else None
         steps: Steps[bytes | MusterError | None]
-        if board.by_root:
+        if peers.by_root:
             steps = arrive(rank, len(members), no)
         else:
             steps = bootstrap(rank, len(members), NO_SIGNATURE, NO_UNIQUE_ID, no)
@@ -335,7 +333,7 @@ class BringUp:
     def _first_cause(self, members_of: dict[bytes, SubGroup], phase: str) -> Cause | None:
         """The gravest reason among our groups' outcomes to say no, None if there is none."""
         for seat, why in self.board.unreached().items():
-            us = f"process {self.board.seat} on {self.place.host}"
+            us = f"process {self.board.peers.seat} on {self.place.host}"
             message = f"{us} cannot reach process {seat} at {why}"
             return Cause(message=message, code=UNREACHABLE, phase=phase, process=seat)
         no: MusterError | None = None
@@ -351,7 +349,7 @@ class BringUp:
         members = members_of[key]
         rank = no.rank if isinstance(no, GroupRefused) else None
         if rank is not None and isinstance(no.__cause__, MusterError):
-            seat = self._seat_of(members[rank])
+            seat = self.board.peers.seat_of(members[rank])
             return blame(seat, no.__cause__, "while others waited for it", phase)
         signatures = no.signatures if isinstance(no, GroupRefused) else {}
         # A signature that differs although the root found all programs alike: some process's card
@@ -374,15 +372,14 @@ class BringUp:
                     group=key.hex(),
                     size=len(members),
                     rank=rank,
-                    process=self._seat_of(members[rank]),
+                    process=self.board.peers.seat_of(members[rank]),
                     signature=signature.hex(),
                 )
 
     def _finding_of(self, cause: Cause) -> Finding:
-        assert self.board.seating is not None
-        ranks: tuple[int, ...] = ()
-        if cause.process is not None:
-            ranks = self.board.seating.devices_of(cause.process)
+        seating = self.board.peers.seating
+        assert seating is not None
+        ranks = () if cause.process is None else seating.devices_of(cause.process)
         phase = f" (in the {cause.phase} phase)" if cause.phase else ""
         code = cause.code or "RM602"
         severity = Severity.ERROR if code == UNREACHABLE else None

@@ -11,18 +11,18 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import socket
 from collections import Counter, deque
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from rankmuster.address import USELESS, Ends, Reach, join_address, reach_of, split_address
 from rankmuster.census import Card, Census, margin_s
+from rankmuster.doorway import Doorway
 from rankmuster.errors import InvariantError, RemoteProtocolError
 from rankmuster.finding import Finding, finding
 from rankmuster.launch.base import Place
+from rankmuster.peers import Peers
 from rankmuster.protocol.closing import Answer
 from rankmuster.protocol.groups import Multiplexer
 from rankmuster.pulse import Pulse
@@ -37,22 +37,18 @@ from rankmuster.root import (
     Root,
     Strangers,
 )
-from rankmuster.seating import Seating
 from rankmuster.transport.base import (
     Connections,
     Deadline,
     Event,
-    Identity,
     Joined,
     Knocked,
     Lost,
     Received,
     Role,
 )
-from rankmuster.transport.doors import addresses_behind, open_door
 from rankmuster.transport.framing import Frame, Kind
 from rankmuster.transport.handshake import Credentials
-from rankmuster.transport.interfaces import choose
 from rankmuster.transport.tcp import TcpEndpoint
 from rankmuster.version import VERSION
 from rankmuster.world import World
@@ -77,7 +73,6 @@ DRAIN_S = 1.0
 LINGER_S = 2.0
 REACH_S = 1.0  # how long the first connection is waited for before the program is read,
 HEARD_S = 0.05  # and the root's word on it
-LOOPBACK = "127.0.0.1"  # as an address: "where I am seen"
 KINDS = 16  # of strangers that a report lists
 PARKED_FRAMES = 1 << 16  # that came before we knew our neighbours
 PARKED_BYTES = 64 << 20  # that came before their group, or the caller, asked for them
@@ -119,12 +114,7 @@ class Switchboard:
         self.plan: Plan | None = None
         self.answer_by = deadline.at
         self.answered = False  # from then on everybody leaves when it likes
-        self.seat = 0  # our place among the plan's neighbours
-        self.seating: Seating | None = None
-        self.local: tuple[int, ...] = ()
-        """The seats on our host, ascending."""
-        self.by_root: frozenset[int] = frozenset()
-        """The seats on the root's host, if we are there too: by it they reach each other."""
+        self.peers = Peers()
         self.groups: Multiplexer[bytes, Any] = Multiplexer(place.devices, parked_bytes=PARKED_BYTES)
         self.groups_kind = Kind.GROUP
         self.closing: Multiplexer[bytes, Answer] = Multiplexer(())
@@ -132,18 +122,12 @@ class Switchboard:
         self.endpoint: Connections = endpoint or TcpEndpoint(
             credentials, place.identity, lambda: secrets.token_bytes(16)
         )
+        self.doorway = Doorway(place, self.endpoint)
         self._say = say
         self._root_handle = OWN
-        self._door: socket.socket | None = None
         self._parked: list[Received] = []
         self._parked_bytes = 0
         self._turned_away: Counter[str] = Counter()  # by other processes
-        self._dialled: dict[int, int] = {}  # seat -> handle to send on
-        self._gone: set[int] = set()  # seats of processes that were lost
-        self._inbound: dict[int, Identity] = {}  # handles of peers that send to us
-        self._knocking: dict[int, int] = {}  # handle -> seat on the root's host, not proven yet
-        self._cut: set[int] = set()  # seats of those whose other connections have ended
-        self._passed_on: dict[int, int] = {}  # at the root: device there -> census handle
 
     def reach_root(self, *, heard: bool) -> Waits[None]:
         """Show the root that we are here; if what follows may take long, wait to be *heard*."""
@@ -155,10 +139,7 @@ class Switchboard:
             self.root = Root(census, self.now())
             self.root.knock(OWN, *place.identity)
             self.root.census.join(OWN)
-            listener = place.open_door() if place.open_door else place.listener
-            if listener is not None:
-                self.endpoint.adopt(listener)
-                self._door = listener
+            self.doorway.open_for_census()
             for note in place.notes:
                 self._say(note)
             if place.deaths is not None:
@@ -167,6 +148,7 @@ class Switchboard:
             self._root_handle = self.endpoint.dial(
                 place.root, Role.CENSUS, patient=not place.root_listens
             )
+            self.peers.reach_root(self._root_handle)
         if place.lifeline is not None:
             self.endpoint.watch(place.lifeline, _die)
         if place.is_root:
@@ -179,59 +161,17 @@ class Switchboard:
 
     def listen(self) -> str:
         """Open a door for our peers; return the address on which they reach it."""
-        if not isinstance(self.endpoint, TcpEndpoint):
-            return self.endpoint.listen("" if self.place.transport else self._root_host())
-        door = open_door(self._root_host(), 0, self.place.interface)
-        self.endpoint.adopt(door)
-        return join_address((self._own_host().partition("%")[0], door.getsockname()[1]))
-
-    def _own_host(self) -> str:
-        """The address of ours that leads to the root; the loopback where only others know it."""
-        if self.place.interface:
-            return choose(self.place.interface)
-        if (ends := self._ends(self._root_handle)) is not None:
-            return split_address(ends.ours)[0]
-        known = self.root is not None and reach_of(self._root_host()) is not Reach.NAME
-        return self._root_host() if known else LOOPBACK
+        return self.doorway.open_for_peers(self._root_handle)
 
     def unreached(self) -> dict[int, str]:
         """By seat, the address where nobody answers of each process that we have something for."""
-        if not isinstance(self.endpoint, TcpEndpoint):
-            return {}
-        seats = {handle: seat for seat, handle in self._dialled.items()}
-        there = self.endpoint.unreached().items()
-        gone = self._gone
-        return {
-            seats[handle]: why
-            for handle, why in there
-            if handle in seats and seats[handle] not in gone
-        }
+        there = self.doorway.unreached()
+        dialled = self.peers.seats_dialled().items()
+        return {seat: there[handle] for handle, seat in dialled if handle in there}
 
     def root_trouble(self) -> str:
         """Where the root was dialled, and what is wrong there; "" where it is connected."""
-        if not isinstance(self.endpoint, TcpEndpoint):
-            return ""
-        return self.endpoint.unreached().get(self._root_handle, "")
-
-    def misplaced_root(self) -> Finding | None:
-        """RM608 of a root that does not listen where the others were told to dial it."""
-        if self._door is None or self.place.open_door is None:
-            return None
-        host, there = self._root_host(), addresses_behind(self._door)
-        if reach_of(host) is Reach.NAME:
-            return None
-        if host not in there:
-            useful = [each for each in there if reach_of(each) is Reach.ROUTABLE] or there
-            why = f"and it listens on {', '.join(useful)} of {self.place.host}"
-        elif reach_of(host) in USELESS:
-            why = f"a {reach_of(host)} address, which leads every other host to itself"
-        else:
-            return None
-        message = f"the others look for the root at {host}, {why}"
-        return finding("RM608", message, ranks=self.place.devices)
-
-    def _root_host(self) -> str:
-        return split_address(self.place.root)[0]
+        return self.doorway.unreached().get(self._root_handle, "")
 
     def tell_root(self, message: Message) -> None:
         """Say something to the root, which may be our own."""
@@ -287,14 +227,9 @@ class Switchboard:
             yield Wait(self.endpoint.idle, min(self.deadline.at, self.deadline.now() + DRAIN_S))
 
     def finish(self) -> Waits[None]:
-        """After the last answer: write it out, and let nobody in through the root's door any more.
-
-        Who comes now comes for the next muster, whose root may share that door with us.
-        """
+        """After the last answer: write it out, and let nobody in through the root's door."""
         yield from self.drain()
-        if self._door is not None and isinstance(self.endpoint, TcpEndpoint):
-            self.endpoint.deafen(self._door)
-            self._door = None
+        self.doorway.close_for_census()
 
     def drive(self, steps: Waits[T]) -> T:
         """Carry out *steps* in this thread, and wait for whatever they wait for."""
@@ -358,7 +293,7 @@ class Switchboard:
             if note := root.note(now):
                 self._say(note)
         for key, source, destination, payload in self.groups.outgoing():
-            handle = self._way_to(self._seat_of(destination))
+            handle = self._way_to(self.peers.seat_of(destination))
             self.endpoint.send(handle, Frame(self.groups_kind, payload, key, source, destination))
         if self.groups_kind is Kind.CALLER:
             self._watch_awaited()
@@ -370,37 +305,24 @@ class Switchboard:
     def _watch_awaited(self) -> None:
         """See whom we wait for leave: until go its frames came by the root."""
         for device in set(self.groups.waiting().values()):
-            if (seat := self._seat_of(device)) in self.by_root:
+            if (seat := self.peers.seat_of(device)) in self.peers.by_root:
                 self._way_to(seat)
 
     def _way_to(self, seat: int) -> int:
-        """The connection on which we send to a process: the one that it dialled, or a new one.
-
-        It stays the same from the first frame on, for frames of two connections may overtake.
-        """
-        assert self.plan is not None
-        if self.groups_kind is Kind.GROUP and seat in self.by_root:
-            return self.root.seats[seat] if self.root else self._root_handle
-        if seat not in self._dialled:
-            theirs = (h for h, who in self._inbound.items() if self._is_at(seat, who))
-            if (handle := next(theirs, None)) is not None:
-                self._dialled[seat] = handle
-                return handle
+        """The connection on which we send to a process: a new one, where there is none."""
+        peers = self.peers
+        handle = peers.way_to(seat, by_root=self.groups_kind is Kind.GROUP)
+        if handle is None:
+            assert self.plan is not None
             address = self.plan.addresses.get(seat)
             if address is None:
                 raise InvariantError(f"the card did not say that process {seat} will be dialled")
             # Who has an address has a door: on the root's host, where nothing is in between, it is
             # gone if nobody listens.
-            patient = seat not in self.by_root
-            self._dialled[seat] = self.endpoint.dial(address, Role.PEER, patient=patient)
-        return self._dialled[seat]
-
-    def _is_at(self, seat: int, who: Identity) -> bool:
-        return self._seat_of(who.first_device) == seat
-
-    def _seat_of(self, device: int) -> int:
-        assert self.seating is not None
-        return self.seating.seat_of(device)
+            patient = seat not in peers.by_root
+            handle = self.endpoint.dial(address, Role.PEER, patient=patient)
+            peers.dial(seat, handle)
+        return handle
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Received):  # by itself, for it is by far the most frequent
@@ -415,22 +337,20 @@ class Switchboard:
             case Knocked(handle, identity, Role.CENSUS) if self.root is not None:
                 self.root.knock(handle, *identity)
             case Joined(handle, identity, Role.CENSUS) if self.root is not None:
-                if (ends := self._ends(handle)) is not None:
+                if (ends := self.doorway.ends(handle)) is not None:
                     self.root.ends[handle] = ends
                 self.root.join(handle, *identity)
-            case Knocked(handle, identity, Role.PEER) if self.by_root:
-                if (seat := self._seat_of(identity.first_device)) in self.by_root:
-                    self._knocking[handle] = seat
+            case Knocked(handle, identity, Role.PEER):
+                self.peers.knock(handle, identity)
             case Joined(handle, identity, Role.PEER):
-                self._knocking.pop(handle, None)
-                self._inbound[handle] = identity
+                self.peers.join(handle, identity)
             case Lost(handle, why):
                 self._take_loss(handle, why)
 
     def _take_frame(self, handle: int, frame: Frame) -> None:
-        if frame.destination in self._passed_on and frame.kind is Kind.GROUP:
+        if self.peers.is_passed_on(frame.destination) and frame.kind is Kind.GROUP:
             self._pass_on(handle, frame)
-        elif frame.kind in BETWEEN_PEERS and self.seating:
+        elif frame.kind in BETWEEN_PEERS and self.peers.seating:
             self.groups.receive(frame.key, frame.source, frame.destination, frame.payload)
         elif frame.kind in BETWEEN_PEERS:
             self._parked_bytes += len(frame.payload)
@@ -451,56 +371,33 @@ class Switchboard:
                 self.root.receive(handle, message, self.now())
 
     def _pass_on(self, handle: int, frame: Frame) -> None:
-        if self._passed_on.get(frame.source) != handle:
+        onward = self.peers.passed_on(handle, frame.source, frame.destination)
+        if onward is None:
             raise RemoteProtocolError(f"a frame of device {frame.source} came from another process")
-        self.endpoint.send(self._passed_on[frame.destination], frame)
+        self.endpoint.send(onward, frame)
 
     def _take_loss(self, handle: int, why: str) -> None:
-        root, plan = self.root, self.plan
-        if plan is None:
-            if root is not None:
-                root.lose(handle, why, self.now())
-            elif handle == self._root_handle:
-                self.root_lost = why
-        elif handle in self._knocking and self._knocking[handle] not in self._cut:
-            del self._knocking[handle]  # only a handshake failed
-        elif (seat := self._seat_behind(handle)) is not None:
-            self._lose_connection(handle, seat, why)
+        root = self.root
+        if self.plan is not None:
+            if (seat := self.peers.lose(handle)) is not None:
+                self._lose_connection(handle, seat, why)
+        elif root is not None:
+            root.lose(handle, why, self.now())
+        elif handle == self._root_handle:
+            self.root_lost = why
 
     def _lose_connection(self, handle: int, seat: int, why: str) -> None:
         """One connection with a process of the plan has ended."""
-        root = self.root
-        self._inbound.pop(handle, None)
-        self._knocking.pop(handle, None)
-        # Connections do not wait for each other: its last frames may be on the one it dialled, or
-        # on the one that it is dialling.
-        if seat in self._knocking.values():
-            self._cut.add(seat)
-        elif all(self._seat_of(who.first_device) != seat for who in self._inbound.values()):
+        if self.peers.has_left(seat):
             self._lose_seat(seat, why)
-        # So may the answer be on the census': a root that has said go may leave.
-        if handle == self._root_handle or (root is not None and handle in root.seats):
+        # The answer may be on the census' connection: a root that has said go may leave.
+        if self.peers.is_census(handle):
             self.closing.lost(seat, why)
         if handle == self._root_handle and not self.closing.outcome:
             self.groups.expire()  # the answer can only be no: say so to whoever waits for us
-        if root is not None and not self.answered:
-            for other in root.seats[1:]:
+        if self.root is not None and not self.answered:
+            for other in self.root.seats[1:]:
                 self._send(other, Gone(process=seat, why=why))
-
-    def _seat_behind(self, handle: int) -> int | None:
-        """The process at the other end of a connection; None for one that has no seat."""
-        if handle == self._root_handle:
-            return 0
-        if self.root is not None and handle in self.root.seats:
-            return self.root.seats.index(handle)
-        if handle in self._knocking:
-            return self._knocking[handle]
-        if handle in self._inbound:
-            return self._seat_of(self._inbound[handle].first_device)
-        return next((seat for seat, dialled in self._dialled.items() if dialled == handle), None)
-
-    def _ends(self, handle: int) -> Ends | None:
-        return self.endpoint.ends(handle) if isinstance(self.endpoint, TcpEndpoint) else None
 
     def _send(self, handle: int, message: Message) -> None:
         self.endpoint.send(handle, Frame(KIND_OF[type(message)], msgspec.json.encode(message)))
@@ -516,42 +413,31 @@ class Switchboard:
                 # A root that stood still meanwhile means another time.
                 latest = self.deadline.at - margin_s(self.deadline.whole_s)
                 self.answer_by = min(self.now() + message.answer_s, latest)
-                self._take_seats(message.seating)
+                self._take_seats(message)
             case Gone(process=process, why=why):
                 self._lose_seat(process, why)
 
     def _lose_seat(self, seat: int, why: str) -> None:
-        if self.seating is None:
+        if self.peers.seating is None:
             return
-        self._gone.add(seat)
-        for device in self.seating.devices_of(seat):
+        self.peers.gone.add(seat)
+        for device in self.peers.seating.devices_of(seat):
             self.groups.lost(device, why)
 
-    def _take_seats(self, seating: Seating | None) -> None:
+    def _take_seats(self, plan: Plan) -> None:
         """Learn who is where; there is no seating where the plan is to end."""
-        if seating is None:
+        if plan.seating is None:
             return
-        self.seating = seating
-        self.seat = seating.seat_of(min(self.place.devices))
-        self.closing = Multiplexer((self.seat,))
-        self._take_neighbours(seating)
+        peers = self.peers
+        peers.take_seats(plan.seating, min(self.place.devices), unfold(plan.local))
+        if self.root is not None:
+            peers.lead(self.root.seats)
+        if self.place.transport is None:
+            peers.meet_at_root()
+        self.closing = Multiplexer((peers.seat,))
         parked, self._parked = self._parked, []
         for event in parked:
             self._take(event)
-
-    def _take_neighbours(self, seating: Seating) -> None:
-        """Learn whom we reach by the root, or as the root whose frames we pass on."""
-        assert self.plan is not None
-        self.local = unfold(self.plan.local)
-        if self.local[0] != 0 or self.place.transport is not None:
-            return
-        self.by_root = frozenset(self.local)
-        if self.root is not None:
-            self._passed_on = {
-                device: self.root.seats[seat]
-                for seat in self.by_root - {self.seat}
-                for device in seating.devices_of(seat)
-            }
 
     def _hear_deaths(self) -> None:
         assert self.place.deaths is not None
