@@ -154,8 +154,9 @@ class BringUp:
 
     def find_root(self) -> Waits[None]:
         """Wait until there is a way to the root: our own address is where that begins."""
-        yield Wait(self.board.endpoint.has_spoken, self.deadline.at)
-        self._check_root()
+        if self.board.root is None:
+            yield Wait(self.board.endpoint.has_spoken, self.deadline.at)
+            self._check_root()
 
     def listen(self) -> str:
         """Open our own door, for peers that have something to send to us; return its address.
@@ -283,8 +284,8 @@ class BringUp:
 
     def _make_unique_id(self) -> bytes:
         host, port = NOWHERE
-        if self.place.transport is None:
-            host, port = split_address(self._address or self.place.root)
+        if self._address and self.place.transport is None:
+            host, port = split_address(self._address)
         return UniqueId(host=host, port=port, nonce=secrets.token_bytes(NONCE_BYTES)).pack()
 
     def _local_barrier(self, cause: Cause | None) -> Waits[Cause | None]:

@@ -140,6 +140,11 @@ class Census:
         if self.complete:
             self._complete_since = now
 
+    def forget(self, handle: int) -> None:
+        """It was the process that leads, which had dialled itself."""
+        self._reading.pop(handle, None)
+        self._proven.discard(handle)
+
     def lose(self, handle: int, why: str, phase: str, now: float) -> None:
         """A connection ended before the answer."""
         card = self.cards.get(handle)

@@ -61,11 +61,20 @@ class Doorway:
         """By handle, what is wrong with each address that we dialled and where nobody answers."""
         return self._endpoint.unreached() if isinstance(self._endpoint, TcpEndpoint) else {}
 
+    def is_elsewhere(self) -> bool:
+        """As the root: whether the others look for the root on what seems to be another host."""
+        if (there := self._addresses()) is None:
+            return False
+        host = self._root_host
+        if reach_of(host) is Reach.NAME:
+            return host.partition(".")[0].lower() != socket.gethostname().partition(".")[0].lower()
+        return host not in there and reach_of(host) not in USELESS
+
     def misplaced_root(self) -> Finding | None:
         """RM608 of a root that does not listen where the others were told to dial it."""
-        if self._root_door is None or self._place.open_door is None:
+        if (there := self._addresses()) is None:
             return None
-        host, there = self._root_host, addresses_behind(self._root_door)
+        host = self._root_host
         if reach_of(host) is Reach.NAME:
             return None
         if host not in there:
@@ -77,6 +86,12 @@ class Doorway:
             return None
         message = f"the others look for the root at {host}, {why}"
         return finding("RM608", message, ranks=self._place.devices)
+
+    def _addresses(self) -> list[str] | None:
+        """Those behind the root's door; None where it was not opened for an address to dial."""
+        if self._root_door is None or self._place.open_door is None:
+            return None
+        return addresses_behind(self._root_door)
 
     def _own_host(self, root_handle: int) -> str:
         """The address of ours that leads to the root; the loopback where only others know it."""

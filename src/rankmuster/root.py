@@ -173,6 +173,12 @@ class Root:
             self._keep(handle, message)
         self.look(now)
 
+    def forget(self, handle: int) -> None:
+        """A connection turned out to be our own."""
+        self._handles.discard(handle)
+        self._process_of.pop(handle, None)
+        self.census.forget(handle)
+
     def lose(self, handle: int, why: str, now: float) -> None:
         """A connection ended."""
         self._handles.discard(handle)

@@ -125,6 +125,8 @@ class Switchboard:
         self.doorway = Doorway(place, self.endpoint)
         self._say = say
         self._root_handle = OWN
+        self._rival = OWN
+        """Another connection of a root: to where the others look for one, if that is elsewhere."""
         self._parked: list[Received] = []
         self._parked_bytes = 0
         self._turned_away: Counter[str] = Counter()  # by other processes
@@ -142,6 +144,8 @@ class Switchboard:
             self.doorway.open_for_census()
             for note in place.notes:
                 self._say(note)
+            if self.doorway.is_elsewhere():
+                self._rival = self.endpoint.dial(place.root, Role.CENSUS)
             if place.deaths is not None:
                 self.endpoint.watch(place.deaths, self._hear_deaths)
         else:
@@ -153,6 +157,7 @@ class Switchboard:
             self.endpoint.watch(place.lifeline, _die)
         if place.is_root:
             self.turn(0.0)
+            return
         # The root may be reading itself. It is enough to have spoken; better to be heard.
         now = self.deadline.now()
         yield Wait(self.endpoint.has_spoken, min(self.deadline.at, now + REACH_S))
@@ -176,6 +181,8 @@ class Switchboard:
     def tell_root(self, message: Message) -> None:
         """Say something to the root, which may be our own."""
         if self.root is not None:
+            if self._rival != OWN and isinstance(message, Card):
+                self._send(self._rival, message)
             self.root.receive(OWN, message, self.now())
             self._settle()
         else:
@@ -222,6 +229,7 @@ class Switchboard:
     def drain(self) -> Waits[None]:
         """Write out what is queued: the root's answers must leave before the root does."""
         self._settle()
+        self._drop_rival()
         if not self.endpoint.idle():
             self.turn(0.0)  # else the first turn waits, though all is written at its beginning
             yield Wait(self.endpoint.idle, min(self.deadline.at, self.deadline.now() + DRAIN_S))
@@ -336,7 +344,7 @@ class Switchboard:
         match event:
             case Knocked(handle, identity, Role.CENSUS) if self.root is not None:
                 self.root.knock(handle, *identity)
-            case Joined(handle, identity, Role.CENSUS) if self.root is not None:
+            case Joined(handle, identity, Role.CENSUS) if self.root and handle != self._rival:
                 if (ends := self.doorway.ends(handle)) is not None:
                     self.root.ends[handle] = ends
                 self.root.join(handle, *identity)
@@ -359,16 +367,42 @@ class Switchboard:
             self._parked.append(Received(handle, frame))
         elif frame.kind is Kind.CLOSING:
             self.closing.receive(CLOSING_KEY, frame.source, frame.destination, frame.payload)
-        elif (frame.kind in FROM_ROOT) != (handle == self._root_handle):
+        elif (frame.kind in FROM_ROOT) != (handle in {self._root_handle, self._rival}):
             raise RemoteProtocolError(f"a {frame.kind.name} frame from the wrong side")
         else:
-            message = DECODERS[frame.kind].decode(frame.payload)
-            if handle == self._root_handle:
-                self._hear(message)
-            elif isinstance(message, Strangers):
-                self._turned_away.update(message.kinds)
-            elif self.root is not None:
-                self.root.receive(handle, message, self.now())
+            self._take_message(handle, DECODERS[frame.kind].decode(frame.payload))
+
+    def _take_message(self, handle: int, message: Message) -> None:
+        root = self.root
+        if handle == self._root_handle:
+            self._hear(message)
+        elif root is None:
+            pass
+        elif handle == self._rival:
+            self._hear_rival(message)
+        elif isinstance(message, Strangers):
+            self._turned_away.update(message.kinds)
+        elif isinstance(message, Card) and self._is_own(message):
+            self.endpoint.drop(handle)  # the address led back to us: it is translated
+            root.forget(handle)
+            self._drop_rival()
+        else:
+            root.receive(handle, message, self.now())
+
+    def _is_own(self, card: Card) -> bool:
+        place = self.place
+        return (card.process, card.host, card.pid) == (place.process, place.host, place.pid)
+
+    def _hear_rival(self, message: Message) -> None:
+        """To the others the other root is the only one: if it says no, so do we, and why it did."""
+        if isinstance(message, Plan) and self.plan is None and not message.go_on:
+            self.root, self._root_handle, self._rival = None, self._rival, OWN
+            self._hear(message)
+
+    def _drop_rival(self) -> None:
+        if self._rival != OWN:
+            self.endpoint.drop(self._rival)
+            self._rival = OWN
 
     def _pass_on(self, handle: int, frame: Frame) -> None:
         onward = self.peers.passed_on(handle, frame.source, frame.destination)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -232,6 +233,41 @@ def test_slurm_says_where_the_root_is(network):
 def test_a_root_that_comes_late_is_waited_for(network, root):
     """Nobody says where it listens before it knows its way to the root."""
     assert outcomes(muster(network, root, before=after(1.2, 0))) == AGREE
+
+
+TWICE = {1: {"RANKMUSTER_PROCESS": "0", "RANKMUSTER_DEVICES": "0-2"}}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("root", [ROOT, "trn1:20480"])
+@pytest.mark.parametrize("late", [0, 1])
+def test_two_roots_learn_of_each_other(network, root, late):
+    """Who finds a root where the others look for one hands in its card there: RM605 names both."""
+    said = muster(network, root, each=TWICE, deadline_s=12.0, before=after(1.0, late))
+    assert outcomes(said) == [("undecided", [("RM605", "0-2"), ("RM601", "3-5")])] * 3
+    both = r"devices 0-2 are claimed by process 0 \(pid \d+ on trn1\) and by .* on trn2\)"
+    assert all(re.fullmatch(both, each.messages[0]) for each in said)
+
+
+@pytest.fixture
+def forwarded(network) -> Iterator[str]:
+    """An address that no host has, and that leads to the first one from everywhere."""
+    if shutil.which("iptables") is None:
+        pytest.skip("needs iptables")
+    rule = ("-p", "tcp", "-d", "10.77.0.99", "-j", "DNAT", "--to-destination", "10.77.0.1")
+    for host in network.hosts:
+        try:
+            host.run("iptables", "-w", "-t", "nat", "-A", "OUTPUT", *rule)
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"no address translation here: {error.stderr.strip()}")
+    yield "10.77.0.99:20480"
+    for host in network.hosts:
+        host.run("iptables", "-w", "-t", "nat", "-F")
+
+
+def test_a_root_whose_address_is_forwarded_is_no_rival_of_its_own(network, forwarded):
+    """It finds itself there, and says nothing."""
+    assert outcomes(muster(network, forwarded)) == AGREE
 
 
 @pytest.fixture

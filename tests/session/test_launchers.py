@@ -404,6 +404,13 @@ def test_processes_started_by_hand_come_up(tmp_path, name):
     assert not list(tmp_path.rglob("*.key"))
 
 
+def test_one_process_that_holds_all_devices_needs_no_address():
+    """Nobody has to reach it, so its root may have any name."""
+    alone = {"RANKMUSTER_PROCESS": "0", "RANKMUSTER_PROCESSES": "1", "RANKMUSTER_DEVICES": "0-3"}
+    alone["RANKMUSTER_ROOT"] = f"localhost:{derived_port(str(os.getpid()))}"
+    assert hand_started([alone], program) == [("agree", [], 0)]
+
+
 def test_everybody_hears_whose_sources_contradict_each_other(tmp_path):
     """One process with RANK from its local rank: RM006 names it, to all."""
 
