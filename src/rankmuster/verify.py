@@ -82,9 +82,12 @@ def check_sets(resolved: Resolved, world_size: int) -> Iterator[Finding]:
 
 
 def check_members(_: Resolved, each: GroupSet, world_size: int) -> Iterator[Finding]:
-    """RM101, RM102: ids out of range or repeated."""
+    """RM101, RM102, RM104: ids out of range or repeated, or a sub-group without any."""
     if each.pairs is not None:
         return
+    if not all(each.members):
+        what = f"{title(each)} holds an empty sub-group: each needs a member"
+        yield finding("RM104", what, group=each.id)
     ids = list(chain.from_iterable(each.members))
     distinct = set(ids)
     yield from out_of_range("RM101", each, distinct, world_size)

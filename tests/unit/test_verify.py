@@ -65,6 +65,13 @@ def test_an_id_repeated_is_named() -> None:
     )
 
 
+def test_a_sub_group_without_members_is_refused() -> None:
+    """RM104, in any format: nothing could run on it."""
+    assert judge(on_groups([0, 1], [])) == (
+        finding("RM104", "group set 0 holds an empty sub-group: each needs a member", group=0),
+    )
+
+
 @pytest.mark.parametrize(
     ("kind", "severity"),
     [("json", Severity.INFO), ("hlo", Severity.ERROR), ("stablehlo", Severity.ERROR)],
