@@ -53,6 +53,15 @@ def test_the_replay_line_does_it_again(capsys: pytest.CaptureFixture[str]) -> No
     assert said(capsys, EVERYTHING)[1] == first
 
 
+def test_a_fault_that_comes_too_late_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """A world is up in a tenth of a second: what would have befallen it later did not."""
+    line = "simulate --world 8 --kill 5@0.3 --stop 6@closing --kill 7@2"
+    assert said(capsys, line)[1]["too_late"] == []  # all wait for 6 until then
+    assert said(capsys, "simulate --world 8 --kill 5@0.3")[1]["too_late"] == ["--kill 5@0.3"]
+    run(["simulate", "--world", "8", "--kill", "5@0.3", "--stop", "6@9"])
+    assert "nothing came of --kill 5@0.3, --stop 6@9: the process had" in capsys.readouterr().out
+
+
 def test_text_tells_what_it_cost(capsys: pytest.CaptureFixture[str]) -> None:
     """Verdict, rounds, messages, bytes, the slowest path and the replay line."""
     assert run(["simulate", "--world", "4"]) == 0

@@ -296,6 +296,8 @@ def _text(rehearsed: Rehearsed) -> str:
     lines = [f"{rehearsed.verdict}: {size} ({rehearsed.scope})"]
     lines += [f"BROKEN PROMISE: {what}" for what in rehearsed.broken()]
     lines += map(_finding, rehearsed.findings)
+    if late := ", ".join(fault.option for fault in rehearsed.too_late):
+        lines.append(f"nothing came of {late}: the process had its answer before that time")
     if rehearsed.named_at is not None and rehearsed.named:
         who = "device" if len(rehearsed.named) == 1 else "devices"
         lines.append(f"{who} {fold(rehearsed.named)} named at {rehearsed.named_at:.3f} s")

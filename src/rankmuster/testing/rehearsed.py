@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from rankmuster.finding import Finding
 from rankmuster.ranks import fold
 from rankmuster.rules import RULES
+from rankmuster.testing.faults import Fault
 from rankmuster.testing.scenario import Scenario
 from rankmuster.testing.virtual_network import Packet
 
@@ -121,6 +122,18 @@ class Rehearsed:
         times += [ending.at for ending in self.living if ending.findings]
         return min(times, default=None)
 
+    @property
+    def too_late(self) -> tuple[Fault, ...]:
+        """The faults of times at which their process had its answer already."""
+        answered = {ending.process: ending.at for ending in self.living}
+        return tuple(
+            fault
+            for fault in self.scenario.faults
+            if isinstance(fault.when, float)
+            and fault.process in answered
+            and fault.when > answered[fault.process]
+        )
+
     def broken(self) -> Iterator[str]:
         """Every way in which the promise was not kept."""
         for ending in self.endings:
@@ -161,6 +174,7 @@ class Rehearsed:
             "seconds": self.seconds,
             "named": fold(self.named),
             "named_at": self.named_at,
+            "too_late": [fault.option for fault in self.too_late],
             "findings": [each.to_dict() for each in self.findings],
             "endings": [
                 {"process": each.process, "how": each.how, "phase": each.phase, "at": each.at}
