@@ -194,7 +194,7 @@ class BringUp:
                 key = group_key(members)
                 ours[key] = members
                 self._start_group(resolved, key, members, members.index(device))
-        yield from self._run_groups(self._groups_end())
+        yield from self._run_groups_in_time()
         cause = self._first_cause(ours, "bootstrap")
         outcomes = self.board.groups.outcome
         self.unique_ids = {
@@ -309,21 +309,27 @@ class BringUp:
         else:
             steps = bootstrap(rank, len(members), NO_SIGNATURE, NO_UNIQUE_ID, no)
         board.groups.add(key, members, rank, steps)
-        yield from self._run_groups(self._groups_end())
+        yield from self._run_groups_in_time()
         cause = cause or self._first_cause({key: members}, "barrier")
         board.groups.outcome.clear()
         return cause
 
-    def _groups_end(self) -> float:
-        """When groups give up: a margin before the root's answer."""
-        return self.board.answer_by - margin_s(self.deadline.whole_s)
+    def _run_groups_in_time(self) -> Waits[None]:
+        """Run what was added, and give up a margin before the root's answer."""
+        board, margin = self.board, margin_s(self.deadline.whole_s)
+        if not (yield from self._run_groups(board.answer_by - margin)):
+            # What we owe now may go to somebody new: it is heard before it is blamed.
+            board.turn(0.0)
+            yield Wait(lambda: not board.unreached(), board.now() + margin / 4)
 
-    def _run_groups(self, until: float) -> Waits[None]:
-        """Run what was added to its end."""
+    def _run_groups(self, until: float) -> Waits[bool]:
+        """Run what was added to its end; return whether that was in time."""
         board = self.board
-        if not (yield Wait(lambda: board.groups.done and not board.unreached(), until)):
+        in_time = yield Wait(lambda: board.groups.done and not board.unreached(), until)
+        if not in_time:
             board.turn(0.0)  # who stood still looks at what came before it gives up
             board.groups.expire(0)
+        return in_time
 
     def _exchange(self, until: float) -> Waits[None]:
         """Run what was added, and write what we owe: nobody writes for us until the next call."""
