@@ -14,6 +14,7 @@ from rankmuster.errors import LocalProtocolError, MusterError
 from rankmuster.protocol.frames import (
     NO_SIGNATURE,
     NO_UNIQUE_ID,
+    TICKET,
     VERDICT,
     pack_ticket,
     pack_verdict,
@@ -29,9 +30,9 @@ def tree_parent(rank: int) -> int:
     return (rank - 1) >> 1
 
 
-def tree_children(rank: int, size: int) -> Iterator[int]:
+def tree_children(rank: int, size: int) -> range:
     """The up to two ranks that report to *rank* in the binary tree."""
-    yield from range(2 * rank + 1, min(2 * rank + 3, size))
+    return range(2 * rank + 1, min(2 * rank + 3, size))
 
 
 def hypercube_parent(rank: int) -> int:
@@ -57,9 +58,16 @@ def reduce_verdict(
     """
     odd: dict[int, bytes] = {}
     for child in tree_children(rank, size):
-        theirs, heard = yield from _hear_child(child)
-        no = graver(no, heard)
-        if theirs not in (None, signature):
+        try:
+            theirs, agrees = unpack_verdict((yield Recv(child, VERDICT.size)))
+        except PeerTrouble as trouble:
+            no = graver(no, refused_by(child, trouble))
+            continue
+        if not agrees:
+            heard = GroupRefused(f"rank {child}, or one that reports to it, says no", hearsay=True)
+            no = graver(no, heard)
+        # A rank that has no signature of its own to show refuses with zeroes.
+        if theirs != signature and (agrees or theirs != NO_SIGNATURE):
             odd[child] = theirs
     if odd:
         no = graver(no, _differing({rank: signature, **odd}))
@@ -67,19 +75,6 @@ def reduce_verdict(
         frame = pack_verdict(signature, agrees=no is None)
         no = graver(no, (yield from tell(tree_parent(rank), frame)))
     return no
-
-
-def _hear_child(child: int) -> Steps[tuple[bytes | None, MusterError | None]]:
-    """The child's signature, None where it sent none, and its reason to say no."""
-    try:
-        theirs, agrees = unpack_verdict((yield Recv(child, VERDICT.size)))
-    except PeerTrouble as trouble:
-        return None, refused_by(child, trouble)
-    if not agrees:
-        no = GroupRefused(f"rank {child}, or one that reports to it, says no", hearsay=True)
-        # A rank that has no signature of its own to show refuses with zeroes.
-        return (None if theirs == NO_SIGNATURE else theirs), no
-    return theirs, None
 
 
 def _differing(signatures: dict[int, bytes]) -> GroupRefused:
@@ -94,34 +89,38 @@ def _differing(signatures: dict[int, bytes]) -> GroupRefused:
 class Answer(NamedTuple):
     """What comes down the hypercube: 16 or 128 bytes from the root, and its yes or no."""
 
+    nbytes: int
     pack: Callable[..., bytes]
     unpack: Callable[[bytes], tuple[bytes, bool]]
     nothing: bytes
 
 
-TICKETS = Answer(pack_ticket, unpack_ticket, NO_UNIQUE_ID)
-VERDICTS = Answer(pack_verdict, unpack_verdict, NO_SIGNATURE)
+TICKETS = Answer(TICKET.size, pack_ticket, unpack_ticket, NO_UNIQUE_ID)
+VERDICTS = Answer(VERDICT.size, pack_verdict, unpack_verdict, NO_SIGNATURE)
 
 
 def broadcast_ticket(
-    rank: int, size: int, ticket: bytes, answer: Answer = TICKETS
-) -> Steps[tuple[bytes, MusterError | None]]:
-    """Fan rank 0's *ticket* out over the hypercube; return it, and the reason to say no, or None.
+    rank: int, size: int, unique_id: bytes, answer: Answer = TICKETS, *, agrees: bool
+) -> Steps[tuple[bytes, bool, MusterError | None]]:
+    """Fan rank 0's *unique_id* and verdict out over the hypercube; what others bring is ignored.
 
-    A rank that does not get one passes a refusal on: those below it wait too.
+    Return both, and the reason to say no, or None. A rank that does not get them passes a refusal
+    on: those below it wait too.
     """
     no: MusterError | None = None
-    if rank > 0:
+    if rank == 0:
+        ticket = answer.pack(unique_id if agrees else answer.nothing, agrees=agrees)
+    else:
         parent = hypercube_parent(rank)
         try:
-            ticket = yield Recv(parent, len(ticket))
-            answer.unpack(ticket)
+            ticket = yield Recv(parent, answer.nbytes)
+            unique_id, agrees = answer.unpack(ticket)
         except PeerTrouble as trouble:
-            no = refused_by(parent, trouble)
+            no, agrees = refused_by(parent, trouble), False
             ticket = answer.pack(answer.nothing, agrees=False)
     for child in hypercube_children(rank, size):
         no = graver(no, (yield from tell(child, ticket)))
-    return ticket, no
+    return unique_id, agrees, no
 
 
 def bootstrap(  # noqa: PLR0917 a rank's whole part in a group
@@ -143,9 +142,9 @@ def bootstrap(  # noqa: PLR0917 a rank's whole part in a group
         raise LocalProtocolError(f"rank {rank} is outside a group of {size}")
     if signature is not None:
         no = yield from reduce_verdict(rank, size, signature, no)
-    mine = answer.pack(answer.nothing if no or rank else unique_id, agrees=no is None)
-    ticket, heard = yield from broadcast_ticket(rank, size, mine, answer)
-    unique_id, agrees = answer.unpack(ticket)
+    unique_id, agrees, heard = yield from broadcast_ticket(
+        rank, size, unique_id, answer, agrees=no is None
+    )
     no = graver(no, heard)
     if no:
         raise no

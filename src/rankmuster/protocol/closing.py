@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 
 import msgspec
 
@@ -78,12 +79,11 @@ def report(
     try:
         with suppress(PeerLost):  # a root that gave us up and left has sent its answer before
             yield Send(ROOT, frame, ANSWER_GRACE)
-        told = _read((yield Recv(ROOT, ANSWER_BYTES, ANSWER_GRACE)))
+        return _answer((yield Recv(ROOT, ANSWER_BYTES, ANSWER_GRACE)))
     except PeerTrouble as trouble:
         lost_root = blame(ROOT, trouble, "before its answer")
         mine = {process: cause} if cause and not _explains(lost_root, cause) else {}
         return Answer(go=False, causes=root_causes({**mine, ROOT: lost_root}))
-    return _answer(told)
 
 
 def answer_all(
@@ -115,7 +115,7 @@ def answer_all(
     for process in range(1, size):
         with suppress(*PeerTrouble):
             yield Send(process, answer, ROOT_GRACE)
-    return _answer(_read(answer))  # as the others read it, cut where theirs is
+    return _answer(answer)  # as the others read it, cut where theirs is
 
 
 def blame(process: int, trouble: MusterError, when: str, phase: str = "closing") -> Cause:
@@ -141,5 +141,8 @@ def _read(frame: bytes) -> Causes | None:
     return decode(causes) if causes else None
 
 
-def _answer(told: Causes | None) -> Answer:
+@lru_cache(maxsize=1)
+def _answer(frame: bytes) -> Answer:
+    """What the root's *frame* says; everybody is sent the same one."""
+    told = _read(frame)
     return Answer(go=False, causes=told.causes, omitted=told.omitted) if told else GO

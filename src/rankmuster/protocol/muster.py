@@ -16,7 +16,7 @@ from rankmuster.protocol.causes import Cause
 from rankmuster.protocol.closing import Answer, blame, closing
 from rankmuster.protocol.frames import NO_UNIQUE_ID
 from rankmuster.protocol.odd import Signed
-from rankmuster.protocol.refusal import GroupRefused, graver, is_hearsay
+from rankmuster.protocol.refusal import GroupRefused, graver
 from rankmuster.protocol.steps import Steps
 
 Form: TypeAlias = Callable[[int, int, bytes | None, bytes, MusterError | None], Steps[bytes]]
@@ -83,10 +83,11 @@ def cause_of(error: MusterError, process: int, size: int, phase: str = "bootstra
         return Cause(message=str(error), phase=phase, process=process)
     if error.rank is not None and isinstance(error.__cause__, MusterError):
         return blame(error.rank, error.__cause__, "while others waited for it", phase)
+    if error.hearsay:
+        return Cause(message=str(error), phase=phase, hearsay=True)
     return Cause(
         message=str(error),
         phase=phase,
-        hearsay=is_hearsay(error),
         signed=tuple(
             Signed(size=size, rank=rank, process=rank, signature=signature.hex())
             for rank, signature in error.signatures.items()

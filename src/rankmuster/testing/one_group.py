@@ -7,17 +7,18 @@ connections: a hundred thousand ranks in seconds.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
 
-from rankmuster.errors import InvariantError, MusterError
+from rankmuster.errors import InvariantError
 from rankmuster.finding import Finding, finding
 from rankmuster.protocol.bootstrap import bootstrap
 from rankmuster.protocol.causes import Cause
+from rankmuster.protocol.closing import Answer
 from rankmuster.protocol.muster import MusterRefused, muster
 from rankmuster.testing.rehearsed import Ending, Rehearsed
 from rankmuster.testing.scenario import Scenario
 from rankmuster.testing.simulate import collector_paused, simulate
+from rankmuster.testing.simulation import Simulation
 from rankmuster.testing.virtual_network import LATENCY_S
 
 SIGNATURE, OTHER = b"s" * 16, b"x" * 16
@@ -67,12 +68,10 @@ def _run(scenario: Scenario) -> Rehearsed:
         stops={f.process: _step(f.when) or 0 for f in scenario.faults if f.kind == "stop"},
         deadline=scenario.deadline_s / LATENCY_S,
     )
-    at = world.time * LATENCY_S
-    findings = cache(_findings)  # most ranks were told the same
     return Rehearsed(
         scenario=scenario,
         scope="one group",
-        endings=tuple(_ending(rank, world.outcome.get(rank), at, findings) for rank in range(size)),
+        endings=tuple(_endings(world, size)),
         said=(),
         phases={},
         messages=world.messages,
@@ -87,20 +86,23 @@ def _step(when: float | str) -> int | None:
     return int(text[4:]) if text.startswith("step") else None
 
 
-def _ending(
-    rank: int,
-    outcome: bytes | MusterError | None,
-    at: float,
-    findings: Callable[[tuple[Cause, ...]], tuple[Finding, ...]],
-) -> Ending:
-    if isinstance(outcome, bytes):
-        return Ending(process=rank, at=at, phase="closing", how="go")
-    if outcome is None:
-        return Ending(process=rank, at=at, phase="", how="killed")
-    if not isinstance(outcome, MusterRefused):
-        raise InvariantError(f"rank {rank} ended with {outcome!r}")
-    found = findings(outcome.answer.causes)
-    return Ending(process=rank, at=at, phase="closing", how="no", findings=found)
+def _endings(world: Simulation[bytes], size: int) -> Iterator[Ending]:
+    """How each rank ended; those that were told the same share their findings."""
+    at = world.time * LATENCY_S
+    told: Answer | None = None
+    findings: tuple[Finding, ...] = ()
+    for rank in range(size):
+        outcome = world.outcome.get(rank)
+        if isinstance(outcome, bytes):
+            yield Ending(process=rank, at=at, phase="closing", how="go")
+        elif outcome is None:
+            yield Ending(process=rank, at=at, phase="", how="killed")
+        elif isinstance(outcome, MusterRefused):
+            if outcome.answer is not told:
+                told, findings = outcome.answer, _findings(outcome.answer.causes)
+            yield Ending(process=rank, at=at, phase="closing", how="no", findings=findings)
+        else:
+            raise InvariantError(f"rank {rank} ended with {outcome!r}")
 
 
 def _findings(causes: tuple[Cause, ...]) -> tuple[Finding, ...]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+
 from rankmuster.finding import Finding
 from rankmuster.ranks import fold
 from rankmuster.rules import RULES
@@ -22,8 +24,7 @@ INFORMATION = frozenset({"RM604"})
 BRING_UP = frozenset(code for code in RULES if code.startswith("RM6")) | {"RM001", "RM006"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """When, in which phase and how a process ended: "go", a verdict, "killed", "stopped", "hangs".
 
     `findings` are those that it was told. A *double* is one that came as another *process* as well.

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from rankmuster.errors import MusterError
 from rankmuster.protocol.steps import Steps
-from rankmuster.testing._network import Buffered, Rendezvous, World, feed
+from rankmuster.testing._network import NEVER, Buffered, Rank, Rendezvous, World, feed
 from rankmuster.testing.simulation import Event, Reply, Simulation
 
 T = TypeVar("T")
@@ -41,8 +41,15 @@ def simulate(
     Raises `Deadlock` when nobody can move and no deadline is left.
     """
     kind = Rendezvous if rendezvous else Buffered
-    world: World[T] = kind(ranks, seed, trace=trace)
-    world.dies, world.stops, world.delays = dies or {}, stops or {}, delays or {}
+    dies, stops, delays = dies or {}, stops or {}, delays or {}
+    world: World[T] = kind(
+        [
+            Rank(n, steps, dies.get(n, NEVER), stops.get(n, NEVER), delays.get(n, 0.0))
+            for n, steps in enumerate(ranks)
+        ],
+        seed,
+        trace=trace,
+    )
     with collector_paused():
         return world.run(deadline)
 
