@@ -12,6 +12,7 @@ from rankmuster.protocol.barrier import arrive, barrier
 from rankmuster.protocol.bootstrap import bootstrap
 from rankmuster.protocol.muster import muster
 from rankmuster.protocol.steps import Recv, Send, Steps
+from rankmuster.testing._network import Rank
 from rankmuster.testing.simulate import replay, simulate
 from rankmuster.testing.simulation import Deadlock
 
@@ -144,6 +145,24 @@ def test_a_large_world_with_one_liar_refuses_in_seconds() -> None:
     assert verdicts(world.outcome.values()) == {"no"}
     assert world.messages == 4 * 4095
     assert world.rounds <= 2 * 12 + 2
+
+
+def test_all_who_were_told_the_same_hold_one_answer() -> None:
+    """The root's frame is read once, not again for each of a hundred thousand ranks."""
+    world = simulate(musters(64, liar=7), 3)
+    assert len({id(outcome.answer) for outcome in world.outcome.values()}) == 1
+
+
+def test_a_world_goes_with_its_last_event() -> None:
+    """Nothing of a world that has ended waits for the collector, which may come late."""
+    gc.collect()
+    gc.disable()
+    try:
+        for rendezvous in (False, True):
+            simulate(musters(16, liar=3), stops={5: 4}, deadline=500.0, rendezvous=rendezvous)
+        assert not [held for held in gc.get_objects() if isinstance(held, Rank)]
+    finally:
+        gc.enable()
 
 
 def test_world_after_world_leaves_nothing_behind() -> None:
