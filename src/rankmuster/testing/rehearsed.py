@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -61,7 +62,7 @@ class Hop(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Rehearsed:
     """What became of a scenario. Times are virtual seconds since it began.
 
@@ -79,7 +80,7 @@ class Rehearsed:
     rounds: int
     slowest_path: tuple[Hop, ...]
 
-    @property
+    @cached_property
     def living(self) -> tuple[Ending, ...]:
         """The processes that were neither killed nor stopped, that of device 0 first.
 
