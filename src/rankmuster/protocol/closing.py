@@ -28,6 +28,7 @@ from rankmuster.protocol.steps import PeerTrouble, Recv, Send, Steps
 ROOT = 0
 ROOT_GRACE = 1  # the root collects, and sends its answers, one margin longer than groups wait;
 ANSWER_GRACE = 2  # a report waits to be heard, and for its answer, one margin more
+HEAR_ANSWER = Recv(ROOT, ANSWER_BYTES, ANSWER_GRACE)  # one for all who wait in a simulated world
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +80,7 @@ def report(
     try:
         with suppress(PeerLost):  # a root that gave us up and left has sent its answer before
             yield Send(ROOT, frame, ANSWER_GRACE)
-        return _answer((yield Recv(ROOT, ANSWER_BYTES, ANSWER_GRACE)))
+        return _answer((yield HEAR_ANSWER))
     except PeerTrouble as trouble:
         lost_root = blame(ROOT, trouble, "before its answer")
         mine = {process: cause} if cause and not _explains(lost_root, cause) else {}
