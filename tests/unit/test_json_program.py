@@ -273,6 +273,7 @@ def test_a_mapped_file_and_a_byte_order_mark_read_alike() -> None:
             """'elements' twice: {"kind":"all_reduce\"""",
         ),
         (b'"trips"', b'"trips": 3, "trips"', "'trips' twice: {"),
+        (b'"trips"', b'"trips" : 3, "trips"\r\n', "'trips' twice: {"),
     ],
 )
 def test_a_key_twice_is_refused(before: bytes, after: bytes, told: str) -> None:
