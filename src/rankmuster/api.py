@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from operator import index
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from rankmuster import formats
 from rankmuster.copies import ProgramCopy
@@ -63,10 +63,11 @@ def text_of(program: Any) -> bytes:
     """What `as_text()` says; of a JAX `Lowered`, which prints StableHLO, its HLO."""
     if not isinstance(program, HasText):
         raise TypeError(f"a program is a path, text, bytes or has as_text(), not {program!r}")
-    data = (program.as_text() or "").encode()
+    as_text: Any = program.as_text  # JAX's takes a dialect
+    data = (as_text() or "").encode()
     if formats.sniff(data) is None:
         try:
-            data = (program.as_text(dialect="hlo") or "").encode()  # type: ignore[call-arg] # JAX
+            data = (as_text(dialect="hlo") or "").encode()
         except TypeError:  # no JAX object: the reader says what is wrong with the text it has
             return data
     return data
@@ -140,17 +141,19 @@ def gather(programs: list[Program | ProgramCopy | Readable], options: LoadOption
     """The copies that *programs* amount to."""
     if not programs:
         raise ValueError("no programs to check")
-    if all(is_path(each) for each in programs):
-        modules = load([os.fspath(each) for each in programs], options)  # type: ignore[arg-type] # is_path
+    paths = [os.fspath(each) for each in programs if is_path(each)]
+    if len(paths) == len(programs):
+        modules = load(paths, options)
         if len(modules) > 1:
             raise UnreadableInput(f"{len(modules)} modules: {', '.join(m.module for m in modules)}")
         return modules[0]
     copies = tuple(each for each in programs if isinstance(each, ProgramCopy))
-    if len(copies) == len(programs):
+    others = [each for each in programs if not isinstance(each, ProgramCopy)]
+    if not others:
         return stated(copies, options)
     if copies:
         raise TypeError("give copies with devices, or programs without: not both")
-    read_ones = [each if isinstance(each, Program) else read(each) for each in programs]  # type: ignore[arg-type] # no copies here
+    read_ones = [each if isinstance(each, Program) else read(each) for each in others]
     places = [Place(path=f"program {n}", rank=rank_of(each)) for n, each in enumerate(read_ones)]
     return arrange(read_ones, places, options)
 
@@ -171,7 +174,7 @@ def a_count(name: str, value: int | None) -> int | None:
     return value
 
 
-def is_path(program: object) -> bool:
+def is_path(program: object) -> TypeGuard[str | os.PathLike[str]]:
     """Whether *program* names a file or folder."""
     if isinstance(program, str):
         return not is_text(program)

@@ -24,7 +24,7 @@ class Background(Generic[T]):
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
-        self._result: T | None = None
+        self._results: list[T] = []  # one, or none where it raised
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="rankmuster work", daemon=True)
         self._thread.start()
@@ -40,11 +40,11 @@ class Background(Generic[T]):
         self._thread.join()
         if self._error is not None:
             raise self._error
-        return self._result  # type: ignore[return-value] # set where there is no error
+        return self._results[0]
 
     def _run(self) -> None:
         try:
-            self._result = self._work()
+            self._results.append(self._work())
         except BaseException as error:  # noqa: BLE001 - it is raised where the result is wanted
             self._error = error
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-INTERRUPTED = 130  # 128 + SIGINT, as shells count it
+from rankmuster.cli import INTERRUPTED
 
 
 @contextmanager

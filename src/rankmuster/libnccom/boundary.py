@@ -11,7 +11,7 @@ from rankmuster import messages
 from rankmuster.errors import MusterError
 from rankmuster.libnccom.info import CommInfo, PeerInfo
 from rankmuster.protocol.frames import VERDICT
-from rankmuster.protocol.steps import PeerTrouble, Recv, Send, Steps
+from rankmuster.protocol.steps import PeerTrouble, Recv, Send, Steps, feed
 from rankmuster.transport.base import Deadline
 
 T = TypeVar("T")
@@ -83,22 +83,20 @@ def drive(
     into the steps, which say no to the others and go on; where frames of 17 bytes are *verdicts*,
     it is told in S0's words.
     """
-    answer: bytes | None = None
-    trouble: MusterError | None = None
+    answer: bytes | MusterError | None = None
     with closing(steps):
         while True:
             try:
-                step = steps.throw(trouble) if trouble else steps.send(answer)  # type: ignore[arg-type] # None starts a generator
+                step = feed(steps, answer)
             except StopIteration as stop:
                 result: T = stop.value
                 return result
-            answer = trouble = None
             try:
                 answer = _carry_out(step, nccom, comm, participants[step.peer], deadline)
             except PeerTrouble as error:
-                trouble = error
+                answer = error
                 if verdicts and _size(step) == VERDICT.size:
-                    trouble = _in_its_words(step, participants[step.peer], error)
+                    answer = _in_its_words(step, participants[step.peer], error)
 
 
 def _carry_out(

@@ -32,7 +32,7 @@ from rankmuster.errors import (
     PeerLost,
     RemoteProtocolError,
 )
-from rankmuster.protocol.steps import Recv, Send, Steps
+from rankmuster.protocol.steps import Recv, Send, Steps, feed
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -184,10 +184,7 @@ class Multiplexer(Generic[K, T]):
         """Take *run* to its next receive, or to its end."""
         run.awaits = None
         try:
-            if isinstance(answer, MusterError):
-                step = run.steps.throw(answer)
-            else:
-                step = run.steps.send(answer)  # type: ignore[arg-type] # None starts a generator
+            step = feed(run.steps, answer)
             while isinstance(step, Send):
                 step = self._send(run, step)
             run.awaits, run.awaited = step, run.participants[step.peer]

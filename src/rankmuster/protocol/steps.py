@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from rankmuster.errors import DeadlineExceeded, PeerLost, RemoteProtocolError
+from rankmuster.errors import DeadlineExceeded, MusterError, PeerLost, RemoteProtocolError
 
 T = TypeVar("T")
 
@@ -45,3 +45,13 @@ class Recv(msgspec.Struct, frozen=True, gc=False):
 
 
 Steps: TypeAlias = Generator[Send | Recv, bytes, T]
+
+
+def feed(steps: Steps[T], answer: bytes | MusterError | None) -> Send | Recv:
+    """Give *steps* the answer to their last step; return the next. Raises what they raise.
+
+    None starts them, and answers a send; trouble is thrown at them.
+    """
+    if isinstance(answer, MusterError):
+        return steps.throw(answer)
+    return steps.send(answer)  # type: ignore[arg-type] # who waits for a frame is never given None

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import msgspec
 
 from rankmuster.errors import DeadlineExceeded, MusterError, PeerLost, RemoteProtocolError
-from rankmuster.protocol.steps import Recv, Send, Steps
+from rankmuster.protocol.steps import Recv, Send, Steps, feed
 from rankmuster.testing.simulation import Deadlock, Event, Reply, Simulation
 
 S = TypeVar("S")
@@ -85,13 +85,6 @@ def key(rank: Rank[Any], step: Send | Recv) -> int:
     if isinstance(step, Send):
         return rank.number * LINK + step.peer
     return step.peer * LINK + rank.number
-
-
-def feed(steps: Steps[T], answer: Reply) -> Send | Recv:
-    """Answer *steps*' last step and take the next one."""
-    if isinstance(answer, MusterError):
-        return steps.throw(answer)
-    return steps.send(answer)  # type: ignore[arg-type] # None starts a generator, or ends a send
 
 
 def silence() -> Steps[Any]:

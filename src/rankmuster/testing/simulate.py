@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from rankmuster.errors import MusterError
-from rankmuster.protocol.steps import Steps
-from rankmuster.testing._network import NEVER, Buffered, Rank, Rendezvous, World, feed
+from rankmuster.protocol.steps import Steps, feed
+from rankmuster.testing._network import NEVER, Buffered, Rank, Rendezvous, World
 from rankmuster.testing.simulation import Event, Reply, Simulation
 
 T = TypeVar("T")

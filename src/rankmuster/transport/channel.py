@@ -21,7 +21,7 @@ from rankmuster.errors import (
     PeerLost,
     RemoteProtocolError,
 )
-from rankmuster.protocol.steps import PeerTrouble, Recv, Send, Steps
+from rankmuster.protocol.steps import PeerTrouble, Recv, Send, Steps, feed
 from rankmuster.transport.base import (
     Channel,
     Connections,
@@ -141,10 +141,7 @@ def drive(steps: Steps[T], channel: Channel, deadline: Deadline) -> T:
         answer: bytes | MusterError | None = None
         while True:
             try:
-                if isinstance(answer, MusterError):
-                    step = steps.throw(answer)
-                else:
-                    step = steps.send(answer)  # type: ignore[arg-type] # None starts a generator
+                step = feed(steps, answer)
             except StopIteration as stop:
                 result: T = stop.value
                 return result
