@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -11,7 +10,7 @@ from rankmuster import messages
 from rankmuster.errors import MusterError
 from rankmuster.libnccom.info import CommInfo, PeerInfo
 from rankmuster.protocol.frames import VERDICT
-from rankmuster.protocol.steps import PeerTrouble, Recv, Send, Steps, feed
+from rankmuster.protocol.steps import PeerTrouble, Recv, Send, Steps, carry_out
 from rankmuster.transport.base import Deadline
 
 T = TypeVar("T")
@@ -83,23 +82,20 @@ def drive(
     into the steps, which say no to the others and go on; where frames of 17 bytes are *verdicts*,
     it is told in S0's words.
     """
-    answer: bytes | MusterError | None = None
-    with closing(steps):
-        while True:
-            try:
-                step = feed(steps, answer)
-            except StopIteration as stop:
-                result: T = stop.value
-                return result
-            try:
-                answer = _carry_out(step, nccom, comm, participants[step.peer], deadline)
-            except PeerTrouble as error:
-                answer = error
-                if verdicts and _size(step) == VERDICT.size:
-                    answer = _in_its_words(step, participants[step.peer], error)
+
+    def take(step: Send | Recv) -> bytes | None:
+        peer = participants[step.peer]
+        try:
+            return _take(step, nccom, comm, peer, deadline)
+        except PeerTrouble as error:
+            if verdicts and _size(step) == VERDICT.size:
+                raise _in_its_words(step, peer, error) from error
+            raise
+
+    return carry_out(steps, take)
 
 
-def _carry_out(
+def _take(
     step: Send | Recv, nccom: Nccom, comm: Any, peer: int, deadline: Deadline
 ) -> bytes | None:
     if isinstance(step, Recv):
@@ -115,6 +111,4 @@ def _size(step: Send | Recv) -> int:
 def _in_its_words(step: Send | Recv, peer: int, error: MusterError) -> MusterError:
     """The trouble as S0 §5 says it; the kind of error stays."""
     message = messages.NOT_RECEIVED if isinstance(step, Recv) else messages.NOT_SENT
-    said = type(error)(message(peer, error.what), fix=error.fix)
-    said.__cause__ = error
-    return said
+    return type(error)(message(peer, error.what), fix=error.fix)

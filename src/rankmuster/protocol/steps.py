@@ -7,7 +7,8 @@ comes back as an exception thrown at the `yield`: `PeerLost` where the other sid
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -55,3 +56,23 @@ def feed(steps: Steps[T], answer: bytes | MusterError | None) -> Send | Recv:
     if isinstance(answer, MusterError):
         return steps.throw(answer)
     return steps.send(answer)  # type: ignore[arg-type] # who waits for a frame is never given None
+
+
+def carry_out(steps: Steps[T], take: Callable[[Send | Recv], bytes | None]) -> T:
+    """Run *steps* to their end where every step blocks; return what they return.
+
+    *take* carries one out. What trouble with a peer means is for the steps to say; whatever else it
+    or they raise ends the run.
+    """
+    with closing(steps):
+        answer: bytes | MusterError | None = None
+        while True:
+            try:
+                step = feed(steps, answer)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            try:
+                answer = take(step)
+            except PeerTrouble as trouble:
+                answer = trouble

@@ -17,11 +17,10 @@ from rankmuster.errors import (
     BusyError,
     Closed,
     DeadlineExceeded,
-    MusterError,
     PeerLost,
     RemoteProtocolError,
 )
-from rankmuster.protocol.steps import PeerTrouble, Recv, Send, Steps, feed
+from rankmuster.protocol.steps import Recv, Send, Steps, carry_out
 from rankmuster.transport.base import (
     Channel,
     Connections,
@@ -137,21 +136,10 @@ def drive(steps: Steps[T], channel: Channel, deadline: Deadline) -> T:
     and whatever the steps raise end the run. Ordinary waits end two margins before *deadline*, so
     that those which may outlive them still hear the answer.
     """
-    with contextlib.closing(steps):
-        answer: bytes | MusterError | None = None
-        while True:
-            try:
-                step = feed(steps, answer)
-            except StopIteration as stop:
-                result: T = stop.value
-                return result
-            try:
-                answer = _carry_out(step, channel, deadline)
-            except PeerTrouble as trouble:
-                answer = trouble
+    return carry_out(steps, lambda step: _take(step, channel, deadline))
 
 
-def _carry_out(step: Send | Recv, channel: Channel, deadline: Deadline) -> bytes | None:
+def _take(step: Send | Recv, channel: Channel, deadline: Deadline) -> bytes | None:
     early_s = max(0, MARGINS - step.grace) * margin_s(deadline.whole_s)
     until = Deadline(deadline.at - early_s, deadline.whole_s)
     if isinstance(step, Send):
