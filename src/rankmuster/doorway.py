@@ -67,7 +67,7 @@ class Doorway:
             return False
         host = self._root_host
         if reach_of(host) is Reach.NAME:
-            return host.partition(".")[0].lower() != socket.gethostname().partition(".")[0].lower()
+            return host.partition(".")[0].lower() != self._place.host.partition(".")[0].lower()
         return host not in there and reach_of(host) not in USELESS
 
     def misplaced_root(self) -> Finding | None:

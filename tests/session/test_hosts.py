@@ -238,9 +238,15 @@ def test_a_root_that_comes_late_is_waited_for(network, root):
 TWICE = {1: {"RANKMUSTER_PROCESS": "0", "RANKMUSTER_DEVICES": "0-2"}}
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("root", [ROOT, "trn1:20480"])
-@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize(
+    ("root", "late"),
+    [
+        (ROOT, 0),
+        pytest.param(ROOT, 1, marks=pytest.mark.nightly),
+        pytest.param("trn1:20480", 0, marks=pytest.mark.nightly),
+        pytest.param("trn1:20480", 1, marks=pytest.mark.nightly),
+    ],
+)
 def test_two_roots_learn_of_each_other(network, root, late):
     """Who finds a root where the others look for one hands in its card there: RM605 names both."""
     said = muster(network, root, each=TWICE, deadline_s=12.0, before=after(1.0, late))
